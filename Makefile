@@ -9,7 +9,7 @@ PYTEST  := $(BIN)/python -m pytest
 
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help run build test check lint unit crash spark proof mutants compat bench docs shape lock clean
+.PHONY: help run build test check lint words unit crash spark proof mutants compat bench docs shape lock clean
 
 help:           ## list the commands
 	@sed -n 's/^\([a-z]*\):.*## /  make \1\t/p' Makefile | expand -t 18
@@ -20,11 +20,11 @@ run: build      ## set up if needed, then serve; ARGS='--port 5222' passes optio
 build: .venv/.kernel millstream ## the environment, the compiled kernel and ./millstream
 	@$(BIN)/python -m compileall -q src  # so that the first start is as quick as the next
 
-test: .venv/.dev .venv/.spark .venv/.browser build lint ## everything, long forms in their short form
+test: .venv/.dev .venv/.spark .venv/.browser build lint words ## everything, long forms in their short form
 	$(PYTEST) -n $(JOBS) -m "not spark"
 	$(PYTEST) -m spark
 
-check: lint unit ## what to run before each commit: under two minutes, no Spark
+check: lint words unit ## what to run before each commit: under two minutes, no Spark
 
 lint: .venv/.dev build ## style, types, import rules, stubs
 	$(BIN)/ruff check
@@ -33,6 +33,12 @@ lint: .venv/.dev build ## style, types, import rules, stubs
 	$(BIN)/lint-imports
 	$(BIN)/python -m mypy.stubtest millstream.kernel --mypy-config-file pyproject.toml \
 	  --allowlist scripts/stubtest-allow.txt --ignore-unused-allowlist --ignore-disjoint-bases
+
+words: .venv/.dev .venv/.docs build ## spelling, plain English, and a manual without broken links
+	$(BIN)/codespell README.md *.md docs src examples
+	@mkdir -p build
+	$(BIN)/python scripts/readability.py > build/readability.txt || { grep hard build/readability.txt; exit 1; }
+	$(BIN)/sphinx-build -W -q -b html docs build/docs
 
 unit: .venv/.dev build ## tests that need neither Spark nor patience
 	$(PYTEST) -n $(JOBS) -m "not spark and not slow"
@@ -91,8 +97,9 @@ clean:          ## remove everything that was built, but no data
 	@touch $@
 
 .venv/.kernel: $(wildcard $(KERNEL)/*.pyx $(KERNEL)/*.pxd) setup.py .venv/.run
+	@touch $@.begun  # what changes during the build is newer than this, and made again
 	MILLSTREAM_KERNEL=require $(BIN)/python setup.py -q build_ext --inplace -j $(JOBS)
-	@touch $@
+	@mv $@.begun $@
 
 millstream: scripts/launcher.sh
 	install -m 755 $< $@

@@ -32,6 +32,7 @@ if TYPE_CHECKING:
 CALLS = 100
 IN_FLIGHT = 64
 START_SECONDS = 300.0
+REST = 130.0  # seconds until streams that nobody uses are asleep
 
 
 class Server:
@@ -269,6 +270,9 @@ def _one_size(kind: str, sizes: list[int], directory: str) -> list[dict[str, flo
                     f"{kind}: open files": server.descriptors(),
                 }
             )
+            time.sleep(REST)
+            found[-1][f"{kind}: memory of the server after a rest, MB"] = server.resident() / 1e6
+            found[-1][f"{kind}: open files after a rest"] = server.descriptors()
             for how in (signal.SIGTERM, signal.SIGKILL):
                 took = server.stop(how)
                 if how is signal.SIGTERM:

@@ -41,7 +41,8 @@ SLOW_PLACES = {
     *("test_cli_serve.py", "test_cli_trace.py", "test_http_schemathesis.py"),
     *("test_jetstream_batches.py", "test_jetstream_differential.py", "test_nats_auth_clients.py"),
     *("test_nats_claim_updates.py", "test_queues_crash.py", "test_routers_crash.py"),
-    *("test_server_cold_history.py", "test_server_cold_readers.py"),
+    *("test_server_cold_history.py", "test_server_cold_readers.py", "test_links_mirrors.py"),
+    *("test_links_changes.py", "test_links_hostile.py"),
 }
 
 

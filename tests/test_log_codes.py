@@ -32,6 +32,8 @@ NO_ACT = {
     "%s: the default holds": "said at the start, with the setting",
     "repaired from the wal file=%s offset=%d": "mended",
     "torn tail cut file=%s offset=%d": "what a crash leaves: nothing of it was acked",
+    "another member has raised the head snapshot=%s": "everything is brought there anew",
+    "nothing fetched ahead error=%s": "a take-over fetches it",
     "torn end of a full wal file file=%s offset=%d": "what a crash leaves",
     "wal file before is empty, its content torn file=%s": "what a crash leaves",
 }

@@ -183,6 +183,15 @@ class ShardReadOnly(MillstreamError):
     code = "shard_read_only"
 
 
+class StoreAway(MillstreamError):
+    """The fleet's object store does not answer: writes are refused until it does."""
+
+    status = 503
+    err_code = 10008
+    http_status = 503
+    code = "store_away"
+
+
 class ObjectsFailed(MillstreamError):
     """Where backups or cold history are kept does not answer as it must."""
 

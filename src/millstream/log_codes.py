@@ -2,7 +2,8 @@
 
 Lines find their code by how they begin, so that a line is written once, where it happens. Codes
 stay: one that is no longer used is not given again. ``MS1`` is disk and log, ``MS2`` damage that
-was found, ``MS3`` cold history, ``MS4`` configuration and access, ``MS5`` clients and requests.
+was found, ``MS3`` cold history, ``MS4`` configuration and access, ``MS5`` clients and requests,
+``MS6`` fleets.
 """
 
 from functools import lru_cache
@@ -154,6 +155,14 @@ CODES: tuple[LogCode, ...] = (
             "Give it credentials that this server knows."),
     LogCode("MS5021", "too many servers are connecting", "A server was turned away.",
             "Look for one that connects again and again."),
+    LogCode("MS6001", "not the owner any more", "Another member owns the log, or may own it soon.",
+            "Nothing is lost; look at the store and the network where it comes again and again."),
+    LogCode("MS6002", "lease renewed too late", "The object store answered after the lease ended.",
+            "Look at the store and the network: this member stands by until it takes over again."),
+    LogCode("MS6003", "snapshot not in the store", "A snapshot did not reach the object store.",
+            "Nothing is lost: the log has it. Look at the store; a take-over takes longer."),
+    LogCode("MS6004", "log is broken", "Something stands in the log that no member wrote.",
+            "Stop all members, and restore the bucket to before somebody changed it."),
     LogCode("MS5016", "no priority for a request", "A request was ranked as usual.", _REPORT),
 )  # fmt: skip
 

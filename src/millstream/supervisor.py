@@ -66,7 +66,14 @@ class Supervisor:
 
     def once(self, kind: str, call: Callable[[], object]) -> Callable[[], None]:
         """Return a call that never raises; one that fails stays a problem: nobody repeats it."""
-        return partial(self._run_once, kind, call)
+        return partial(self.run_once, kind, call)
+
+    def run_once(self, kind: str, call: Callable[[], object]) -> None:
+        """Make a call as ``once`` would have it made, now."""
+        try:
+            call()
+        except Exception as error:
+            self.report(f"{kind} {described(call)}", "failed", error)
 
     def _run_thread(self, name: str, run: Callable[[], None], ended: Ended) -> None:
         try:
@@ -98,12 +105,6 @@ class Supervisor:
             self.report(name, "fails", error)
         else:
             self.works(name)
-
-    def _run_once(self, kind: str, call: Callable[[], object]) -> None:
-        try:
-            call()
-        except Exception as error:
-            self.report(f"{kind} {described(call)}", "failed", error)
 
 
 def described(call: Callable[..., object]) -> str:

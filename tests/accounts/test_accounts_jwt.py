@@ -6,7 +6,8 @@ import nkeys as signing
 import pytest
 
 from millstream.accounts import nkeys
-from millstream.accounts.jwt import Refused, Trust
+from millstream.accounts.jwt import Refused, Trust, decode
+from millstream.accounts.jwt_kind import JwtKind
 from millstream.accounts.nkeys import BadKey, Role
 
 _PREFIX = {
@@ -182,3 +183,20 @@ def test_a_changed_or_foreign_jwt_is_refused() -> None:
     for text in ("", "a.b", "a.b.c", "....", header + "." + body + "."):
         with pytest.raises(Refused):
             admit(trust(), text)
+
+
+def test_claims_are_read_as_go_reads_them() -> None:
+    template = {"Pub": {"ALLOW": ["a.>", None]}, "SUB": None, "Subs": -1}
+    limits = {"Conn": 5, "leaf": None, "LEAF": 3, "tiered_limits": {"R1": None}}
+    signing_keys = [{"KIND": "user_scope", "Key": SIGNER.public, "Template": template}]
+    text = OPERATOR.jwt(ACCOUNT, {"Limits": limits, "SIGNING_KEYS": signing_keys, "imports": None})
+
+    read = decode(text, JwtKind.ACCOUNT)
+
+    assert read.nats["limits"] == {"conn": 5, "leaf": 3, "tiered_limits": {"R1": {}}}
+    assert read.unheeded == ()
+    trusted = trust(Signing_Keys=signing_keys)
+    granted = admit(trusted, SIGNER.jwt(USER, {"Issuer_Account": ACCOUNT.public}))
+    assert granted.permissions["pub"] == {"allow": ["a.>"]}
+    with pytest.raises(Refused, match="wrong type"):
+        decode(OPERATOR.jwt(ACCOUNT, {"Limits": {"Conn": "5"}}), JwtKind.ACCOUNT)

@@ -95,3 +95,22 @@ def test_a_guest_may_be_known_by_an_nkey() -> None:
 
     assert guest is not None
     assert guest.account == "A"
+
+
+def test_answers_go_to_places_of_the_client_alone():
+    free = Rights(Permissions(publish=Rule.of(["a"])))
+    assert not free.guards_replies  # it may listen everywhere
+    rights = Rights(
+        Permissions(
+            publish=Rule.of(["said.>"], ["said.not", "_INBOX.>"]),
+            subscribe=Rule.of(["heard.>", "said.not", "_INBOX.mine.>"], ["heard.not.*"]),
+        )
+    )
+    assert rights.guards_replies
+    places = [b"said.x", b"heard.x", b"_INBOX.mine.1"]
+    assert all(rights.may_be_sent_to(place) for place in places)
+    foreign = [b"said.not", b"heard.not.x", b"_INBOX.yours.1", b"else.where"]
+    assert not any(rights.may_be_sent_to(place) for place in foreign)
+    settled = [b"heard.a.1", b"said.a.1"]
+    assert all(rights.settles_stem(reply) for reply in settled)
+    assert not any(rights.settles_stem(reply) for reply in (b"said.x", b"heard.not.x", b"alone"))

@@ -104,7 +104,7 @@ def test_letters_that_cannot_go_hide_none_that_can(
     assert main.run(["dlq", "replay", "mixed", "--max", "1", "--http-url", url]) == 1
     told = capsys.readouterr()
     assert told.out == "1 → there\n"
-    assert told.err.startswith("3 left in mixed: 3 whose queue is gone")
+    assert told.err.startswith("3 left in mixed: 3 whose queue or stream is gone")
     assert main.run(["dlq", "replay", "mixed", "--http-url", url]) == 1
     told = capsys.readouterr()
     assert told.out == "1 → there\n"

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 import pytest
 
-from millstream.cli.main import cli
+from millstream.cli.commands import cli
 from millstream.cli.operator.man import walk
 from support.broker import millstream
 from support.command_line import Ran, run

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from millstream.cli.command import Command
-from millstream.cli.main import cli
+from millstream.cli.commands import cli
 from millstream.cli.operator.man import as_markdown, walk
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "commands.md"

@@ -4,58 +4,14 @@ import os
 import re
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from support.broker import millstream
-from support.peers import Peer
+from support.pages import typed as shell
 
-ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", ROOT / "docs" / "guide" / "first-five-minutes.md"]
-# What sets an environment up, needs Spark, or names a moment or place that only the reader has.
-ELSEWHERE = ("make ", "pip ", "pipeline", "backup", "restore", "git ")
 curl = pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
-
-
-def commands(page: Path) -> list[str]:
-    text = page.read_text().replace("\\\n", "")
-    found = re.findall(r"^    \$ (.*)$", text, re.MULTILINE)
-    return [line for line in found if not any(word in line for word in ELSEWHERE)]
-
-
-def shell(command: str, broker: Peer, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run a line as a reader would, beside a ``./millstream``."""
-    script = directory / "millstream"
-    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m millstream "$@"\n')
-    script.chmod(0o755)
-    environment = {
-        **os.environ,
-        "NATS_URL": broker.url,
-        "MILLSTREAM_HTTP_URL": f"http://127.0.0.1:{broker.http_port}",
-        "MILLSTREAM_COMMAND": "./millstream",
-        "XDG_CONFIG_HOME": str(directory / "config"),
-        "PYTHONPATH": str(ROOT / "src"),
-    }
-    line = command.replace("localhost:8222", f"127.0.0.1:{broker.http_port}")
-    return subprocess.run(
-        ["bash", "-c", line],
-        env=environment, cwd=directory, capture_output=True, text=True, check=False, timeout=60,
-    )  # fmt: skip
-
-
-@curl
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_command_of_the_page_works_in_order(page: Path, tmp_path: Path) -> None:
-    lines = commands(page)
-    assert len(lines) >= 5
-    with millstream() as broker:
-        for line in lines:
-            done = shell(line, broker, tmp_path)
-            assert done.returncode == 0, (line, done.stdout, done.stderr)
-            assert '"error"' not in done.stdout or "ORDER'" in line or "ORDER" in line, done.stdout
 
 
 def shaped(pattern: str, text: str) -> None:

@@ -111,10 +111,21 @@ def test_waits_that_change_count_from_the_delivery():
     for seq in (1, 2):
         deliver(ledger, seq, now=5)
     ledger.nak(1, now=6, delay=0)
-    ledger.adopt(RedeliveryPolicy(10))
+    ledger.adopt(RedeliveryPolicy(10), now=9)
     assert ledger.pending.next_deadline() == 15
-    ledger.adopt(RedeliveryPolicy(10, [3, 7]))
+    ledger.adopt(RedeliveryPolicy(10, [3, 7]), now=9)
     assert (ledger.pending.next_deadline(), ledger.queue.pop()) == (8, 1)
+
+
+def test_a_wait_that_an_update_sets_first_begins_with_the_update():
+    ledger = Ledger(RedeliveryPolicy(ack_wait=0))
+    deliver(ledger, 1, now=5)
+    assert ledger.delivered_at(1) == 0
+    ledger.adopt(RedeliveryPolicy(10), now=7)
+    assert (ledger.pending.next_deadline(), ledger.delivered_at(1)) == (17, 7)
+    ledger.adopt(RedeliveryPolicy(0), now=8)
+    ledger.adopt(RedeliveryPolicy(2), now=9)
+    assert ledger.pending.next_deadline() == 11
 
 
 def test_backoff_sets_each_wait_and_its_last_value_repeats():

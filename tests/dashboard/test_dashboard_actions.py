@@ -3,6 +3,7 @@
 import asyncio
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from page_actions import ACTIONS, PAGES, Action
 
 import nats
 from support.broker import millstream
+from support.peers import free_port
 from support.waiting import until
 
 pytestmark = [needs_browser, pytest.mark.slow, pytest.mark.timeout(180)]
@@ -114,6 +116,62 @@ def test_hostile_content_is_text_on_every_page_that_shows_it(seen: Sight, site: 
     turned.locator("button.line").click()
     seen.page.locator(".payload", has_text="\\u202e").wait_for()
     assert seen.page.locator("main script, main img").count() == 0
+
+
+def test_a_leafnode_shows_up_in_the_flow_with_what_it_carries(
+    chromium: Any, tmp_path: Path
+) -> None:
+    port = free_port()
+    hub = tmp_path / "hub.conf"
+    hub.write_text(f'server_name: hub\nleafnodes {{ listen: "127.0.0.1:{port}" }}\n')
+    edge = tmp_path / "edge.conf"
+    remote = f'{{ url: "nats-leaf://127.0.0.1:{port}" }}'
+    edge.write_text(f"server_name: edge\nleafnodes {{ remotes: [ {remote} ] }}\n")
+    with (
+        millstream(extra=["-c", str(hub)]) as peer,
+        millstream(extra=["-c", str(edge)]) as other,
+    ):
+        site = Site(f"http://127.0.0.1:{peer.http_port}", peer.url)
+        until(lambda: site.call("GET", "/leafz")["leafnodes"] == 1)
+        far = Site(f"http://127.0.0.1:{other.http_port}", other.url)
+
+        async def chatter(connection: Any) -> None:
+            here = await nats.connect(site.nats_url)
+            await here.subscribe("talk")
+            await here.flush()
+            for _ in range(2000):
+                if site.call("GET", "/leafz")["leafs"][0]["in_msgs"] >= 20:
+                    break
+                await connection.publish("talk", b"x")
+                await connection.flush()
+            await here.close()
+
+        with sight(chromium, site) as seen:
+            seen.go("flow")
+            far.on_nats(chatter)
+            row = seen.page.locator("tr", has_text="edge").filter(has_text="link").nth(1)
+            row.wait_for()
+            until(lambda: int(row.locator("td").last.inner_text().replace(",", "")) >= 20)
+
+
+def test_ten_megabytes_of_json_are_shown_as_far_as_they_go(chromium: Any) -> None:
+    item = '{"id":12345,"html":"<b>x</b>","deep":[[[[1]]]]},'
+    big = "[" + item * (10_000_000 // len(item)) + "1]"
+    with millstream(extra=["--max-payload", str(16 << 20)]) as peer:
+        site = Site(f"http://127.0.0.1:{peer.http_port}", peer.url)
+
+        async def publish(connection: Any) -> None:
+            await connection.jetstream().add_stream(name="BIG", subjects=["big.>"])
+            await connection.jetstream().publish("big.json", big.encode(), timeout=30)
+
+        site.on_nats(publish)
+        with sight(chromium, site) as seen:
+            seen.go("stream/BIG")
+            seen.page.locator(".messages li", has_text="big.json").locator("button.line").click()
+            seen.page.locator(".notice", has_text="Only the first 8 MiB are shown").wait_for()
+            seen.page.locator(".payload", has_text="<b>x</b>").wait_for()
+            assert seen.page.locator("main b").count() == 0
+            seen.go("overview")  # and the page still answers
 
 
 def test_the_page_comes_with_a_strict_policy_and_is_not_sent_twice(site: Site) -> None:

@@ -34,6 +34,7 @@ PHRASES = Phrases(
     reserved_reply=(b"-ERR ", b"\r\n"),
     reserved=((b"_R_.", 4), (b"$JS.ACK.", 9)),
     nobody=(b"NATS/1.0 503\r\nAbout: ", b"\r\n\r\n"),
+    scheduled=b"S",
 )
 
 
@@ -103,7 +104,12 @@ class Door:
         cid = self.hub.attach_fed(interest) if fd is None else self.hub.attach(fd, interest)
         names = ("verbose", "pedantic", "echo", "headers", "no_responders", "guarded")
         options = {name: self.random.random() < 0.5 for name in names}
-        self.hub.configure(cid, **options, track_replies=self.random.random() < 0.3)
+        self.hub.configure(
+            cid,
+            **options,
+            choosy=self.random.random() < 0.3,
+            track_replies=self.random.random() < 0.3,
+        )
         self.cids.append(cid)
         return cid if fed else -cid
 
@@ -137,6 +143,14 @@ class Door:
     def may_publish(self, cid: int, subject: bytes) -> int:
         self.meddle()
         return self.random.randrange(3)
+
+    def may_reply(self, cid: int, reply: bytes) -> int:
+        self.meddle()
+        return self.random.randrange(3)
+
+    def may_schedule(self, cid: int, headers: bytes) -> bool:
+        self.meddle()
+        return self.random.random() < 0.5
 
     def on_output(self, cid: int) -> None:
         if self.random.random() < 0.9:

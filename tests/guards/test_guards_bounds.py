@@ -41,7 +41,6 @@ MANY_ATTRIBUTES = {
     " one rule compares",
     "store/wal/local_engine.py:LocalEngine": "one growing file, the one made ahead of it, and how"
     " far each is written and synced",
-    "streams/stream.py:Stream": "the parts of a stream, one attribute each",
     "topics/context.py:Topics": "the parts of the HTTP API, one attribute each: the one value that"
     " every handler gets",
 }

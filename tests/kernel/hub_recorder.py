@@ -77,6 +77,14 @@ class Recorder:
         self.calls.append(("may_publish", cid, subject))
         return self.verdicts.get(subject, _hub.ALLOWED)
 
+    def may_reply(self, cid: int, reply: bytes) -> int:
+        self.calls.append(("may_reply", cid, reply))
+        return self.verdicts.get(reply, _hub.ALLOWED)
+
+    def may_schedule(self, cid: int, headers: bytes) -> bool:
+        self.calls.append(("may_schedule", cid, headers))
+        return b"bad" not in headers
+
     def on_delivered_reply(self, cid: int, reply: bytes) -> None:
         self.calls.append(("delivered_reply", cid, reply))
 

@@ -458,6 +458,32 @@ def test_a_guarded_connection_is_asked_once_per_allowed_subject_and_each_time_wh
     assert asked(door) == [b"ok", b"secret", b"secret"]
 
 
+def test_a_choosy_connection_is_asked_about_reply_subjects_once_for_all_that_begin_alike() -> None:
+    door = Recorder()
+    a = door.client(choosy=True)
+    door.verdicts |= {b"in.once.1": _hub.ALLOWED_ONCE, b"else.where": _hub.DENIED}
+    replies = [b"in.box.1", b"in.box.2", b"in.once.1", b"in.once.1", b"else.where", b"in.box.x.1"]
+    door.hub.feed(a, b"SUB ok 1\r\n" + b"".join(b"PUB ok %b 0\r\n\r\n" % each for each in replies))
+    told = [call[2] for call in door.calls if call[0] == "may_reply"]
+    assert told == [b"in.box.1", b"in.once.1", b"in.once.1", b"else.where", b"in.box.x.1"]
+    heard = [line.split()[3] for line in door.sent(a).split(b"\r\n") if line.startswith(b"MSG")]
+    assert heard == [each for each in replies if each != b"else.where"]
+
+
+def test_a_guarded_connection_is_asked_about_schedules() -> None:
+    door = Recorder()
+    a, b = door.client(guarded=True), door.client()
+    for headers in (b"A: b", b"Nats-Schedule: bad", b"Nats-Schedule: good"):
+        block = b"NATS/1.0\r\n%b\r\n\r\n" % headers
+        said = b"HPUB ok %d %d\r\n%b\r\n" % (len(block), len(block), block)
+        door.hub.feed(b, said)
+        door.hub.feed(a, b"SUB ok 1\r\n" + said + b"UNSUB 1\r\n")
+    heard = door.sent(a)
+    assert b"good" in heard
+    assert b"bad" not in heard
+    assert [call[1] for call in door.calls if call[0] == "may_schedule"] == [a, a]
+
+
 def test_subscriptions_that_come_and_go_do_not_make_a_guarded_connection_ask_again() -> None:
     door = Recorder()
     a, b = door.client(guarded=True), door.client()

@@ -19,6 +19,20 @@ class Mutant(NamedTuple):
 
 MUTANTS = (
     Mutant(
+        "two records of one key are out",
+        "delivery/key_lanes.py",
+        "return not key or key not in self._holders",
+        "return True",
+        ("tests/delivery/test_delivery_key_lanes.py", "tests/queues/test_queues_keys.py"),
+    ),
+    Mutant(
+        "a record is answered before its letter is kept",
+        "consumers/ledger.py",
+        "if self.policy.keeps_letters:",
+        "if False:",
+        ("tests/consumers/test_consumers_letters.py",),
+    ),
+    Mutant(
         "a wildcard in what is published matches",
         "subjects/subject.py",
         "return not has_wildcard(literal) and is_subset(literal, pattern)",

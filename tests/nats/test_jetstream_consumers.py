@@ -541,6 +541,27 @@ async def test_a_damaged_record_is_told_to_the_consumer_and_in_the_stream_info(t
         assert info["state"]["lost"]["msgs"] == [3]
 
 
+async def test_a_get_passes_a_damaged_record_by_when_it_finds_the_damage(tmp_path):
+    async with connected(tmp_path) as (broker, client):
+        await stream(client, storage="file", allow_direct=True)
+        for body in (b"one", b"BREAK-ME", b"three", b"BREAK-TOO", b"five"):
+            await client.jetstream().publish("s.a", body)
+        log = broker.js.catalog.get("S").log
+        log.segments[0].full = True
+        while not log.segments[0].sealed:  # from then on reads see what the disk has
+            log.flush()
+            await flushed(client)
+        log.segments[0].close()
+        damage(tmp_path, b"BREAK-ME")
+        damage(tmp_path, b"BREAK-TOO")
+        found = await api(client, "STREAM.MSG.GET.S", seq=2, next_by_subj="s.*")
+        assert found["message"]["seq"] == 3
+        inbox = await client.subscribe("answers")
+        body = json.dumps({"seq": 3, "next_by_subj": "s.*", "batch": 5}).encode()
+        await client.publish("$JS.API.DIRECT.GET.S", body, reply="answers")
+        assert [m.data for m in await take(inbox, 3)] == [b"three", b"five", b""]
+
+
 def damage(directory: Path, text: bytes) -> None:
     """Flip a bit wherever the files hold this text."""
     found = 0

@@ -112,6 +112,31 @@ async def test_the_newest_of_many_subjects_say_which_they_are_also_without_heade
     assert ours[0][0]["Nats-Subject"] == "s.0"
 
 
+async def test_the_newest_up_to_a_time_that_fell_into_a_hole_are_the_reference_s(tmp_path: Path):
+    async def scenario(client: Client) -> list[Any]:
+        stream = {"name": "S", "subjects": ["s.>"], "allow_direct": True}
+        await ask(client, "STREAM.CREATE.S", stream)
+        times = []
+        for number in range(8):
+            await client.request(f"s.{number % 3}", b"%d" % number, timeout=5)
+            got = await ask(client, "STREAM.MSG.GET.S", {"seq": number + 1})
+            times.append(got["message"]["time"])
+        for seq in (1, 4, 5, 8):
+            await ask(client, "STREAM.MSG.DELETE.S", {"seq": seq})
+        said = []
+        for at, time in enumerate([*times, "2099-01-01T00:00:00Z"]):
+            inbox = await client.subscribe(f"answers.{at}")
+            body = json.dumps({"multi_last": ["s.*"], "up_to_time": time}).encode()
+            await client.publish(f"{GET}.S", body, reply=f"answers.{at}")
+            while not (found := await inbox.next_msg(5)).headers.get("Status"):
+                said.append(found.data)
+            said.append({**found.headers})
+        return said
+
+    ours, theirs = await both(tmp_path, scenario)
+    assert ours == theirs
+
+
 @pytest.mark.parametrize(
     "claims",
     [

@@ -344,3 +344,35 @@ async def test_consumers_read_a_mirror_under_its_origin_s_sequences(tmp_path: Pa
     assert [(m.metadata.sequence.stream, m.data) for m in found] == [(11, b"1"), (13, b"3")]
     await client.close()
     await broker.stop()
+
+
+async def test_who_draws_from_a_work_queue_is_shown_as_a_consumer(tmp_path: Path):
+    async def scenario(client: Client) -> list[Any]:
+        config = {"retention": "workqueue", "subjects": ["o.*"]}
+        await create(client, "O", **config)
+        await api(
+            client,
+            "CONSUMER.CREATE.O.KEPT.o.kept",
+            {
+                "stream_name": "O",
+                "config": {"name": "KEPT", "ack_policy": "explicit", "filter_subject": "o.kept"},
+            },
+        )
+        await create(client, "T", sources=[{"name": "O", "filter_subject": "o.a"}])
+        await publish(client, "o.a")
+        await info_at(client, "T", 1)
+        names = await api(client, "CONSUMER.NAMES.O")
+        page = await api(client, "CONSUMER.NAMES.O", {"offset": 1})
+        listed = await api(client, "CONSUMER.LIST.O")
+        one = await api(client, f"CONSUMER.INFO.O.{names['consumers'][0]}")
+        seen = [names["total"], page["total"], len(page["consumers"]), listed["total"]]
+        for shown in (*listed["consumers"], one):
+            config = {**shown["config"], "deliver_subject": "", "durable_name": "", "name": ""}
+            seen += [shown["name"][:7], config.pop("metadata").keys(), config, {*shown}]
+            seen += [shown["delivered"]["stream_seq"], shown["num_pending"]]
+        account = await api(client, "INFO")
+        return [*seen, account["consumers"]]
+
+    ours, theirs = await both(tmp_path, scenario)
+    assert ours == theirs
+    assert ours[0] == 2

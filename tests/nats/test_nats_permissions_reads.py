@@ -84,6 +84,25 @@ def test_a_configuration_says_what_it_shows_under_other_subjects(
     assert StreamConfig(name="S", subjects=("log.>",), **more).renamed() == renamed
 
 
+@pytest.mark.parametrize(
+    ("headers", "wrong"),
+    [
+        (b"Nats-Schedule-Target: open", b""),
+        (b"Nats-Schedule-Target: shut", b"shut"),
+        (b"Nats-Schedule-Source: log.open", b""),
+        (b"Nats-Schedule-Source: log.secret", b"log.secret"),
+        (b"Nats-Schedule-Target: open\r\nNats-Schedule-Target: shut", b"shut"),
+        (b"Other: shut", b""),
+    ],
+)
+def test_a_schedule_names_only_what_its_publisher_may_use(headers: bytes, wrong: bytes) -> None:
+    limited = Permissions(publish=Rule.of(deny=["shut"]), subscribe=Rule.of(deny=["log.secret"]))
+    rights = PublishRights(Rights(limited), "$G", lambda _, name: None, "")
+    assert rights.wrong_schedule(b"NATS/1.0\r\n%b\r\n\r\n" % headers) == wrong
+    assert rights.may_send_out(["open.*"])
+    assert not rights.may_send_out(["open", "*"])
+
+
 def test_who_hears_some_subjects_may_ask_for_parts_and_sees_those() -> None:
     rule = Rule.of(["_INBOX.>", "log.eu.>", "log.us.> group"], ["log.eu.secret"], queues=True)
     part = ReadRequest("LOG", whole=True, parts=True)

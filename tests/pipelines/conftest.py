@@ -65,11 +65,15 @@ class Bench:
 
     def run(self, data: dict[str, Any]) -> dict[str, int]:
         """Run a pipeline to its end; returns the rows that each sink took."""
+        return {sink: done.rows for sink, done in self.finished(data).items()}
+
+    def finished(self, data: dict[str, Any]) -> dict[str, Done]:
+        """Run a pipeline to its end; returns what each sink says at last."""
         document = Document("test", {"name": "test", **data}, self.home)
         pipeline = parse(document, {"url": self.broker.url})
         preflight(pipeline)
         events = list(run(self.spark, pipeline, self.home))
-        return {event.sink: event.rows for event in events if isinstance(event, Done)}
+        return {event.sink: event for event in events if isinstance(event, Done)}
 
     def sealed(self, stream: str) -> ReadPlan:
         """Return the plan once it names a file; sealing happens behind the publishes."""

@@ -159,7 +159,14 @@ def test_a_run_prints_a_line_a_batch_and_a_failure_of_spark_is_one_line(
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["event"] for line in lines] == ["batch", "done"]
     assert (lines[0]["positions"], lines[0]["lag"]) == ({"TYPED": 2}, 0)
-    assert lines[1] == {"event": "done", "sink": "parquet-out", "rows": 2, "batches": 1}
+    assert lines[1] == {
+        "event": "done",
+        "sink": "parquet-out",
+        "rows": 2,
+        "batches": 1,
+        "rows_out": 2,
+        "late": 0,
+    }
 
     file.write_text(SMALL.replace("A}", "TYPED, expect: no_such_column > 1}"))
     code, text = refused(["run", str(file), *common], capsys)

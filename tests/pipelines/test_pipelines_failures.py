@@ -110,5 +110,5 @@ def test_a_progress_report_tells_position_and_lag_of_our_streams() -> None:
     assert progress == Progress("out", 3, 40, 20.0, 2.0, {"A": 40}, 60)
     assert as_json(progress) == (
         '{"event":"batch","sink":"out","batch":3,"rows":40,"rows_per_second":20.0,'
-        '"seconds":2.0,"positions":{"A":40},"lag":60}'
+        '"seconds":2.0,"positions":{"A":40},"lag":60,"rows_out":null,"late":0}'
     )

@@ -112,6 +112,7 @@ BLOCKS = {
     "jetstream limits": Block("jetstream", "_LIMITS", "jetstream { limits { % } }"),
     "jetstream batch": Block("jetstream", "_BATCH", "jetstream { limits { batch { % } } }"),
     "jetstream cold": Block("jetstream", "_COLD", "jetstream { cold { % } }"),
+    "fleet": Block("fleet", "_FLEET", "jetstream: on, fleet { url: 'file:///f', % }"),
     "resolver": Block(
         "trust", "_DIRECTORY", f"trusted_keys: [{OPERATOR.public}]\nresolver {{ % }}"
     ),
@@ -199,6 +200,7 @@ KEYS: dict[str, dict[str, Fate]] = {
         "proxies": Refused("{}", "signs for it"),
         **each(Acts("{ store_dir: d }"), "jetstream"),
         **each(Acts("d", "jetstream: on"), "store_dir", "storedir"),
+        "fleet": Acts("{ url: 'file:///f' }", "jetstream: on"),
         "default_js_domain": Acts("{ A: b }"),
         **each(Acts("{ name: c }"), "cluster"),
         **each(Acts("{ port: 7422 }"), "leaf", "leafnodes"),
@@ -405,6 +407,10 @@ KEYS: dict[str, dict[str, Fate]] = {
         **each(Acts("p"), "place"),
         **each(Acts("7"), "hot_segments", "hot_bytes", "cache_bytes"),
         "parquet": Acts("none"),
+    },
+    "fleet": {
+        "url": Acts("'file:///g'"),
+        "shards": Refused("3", "several shards need routing"),
     },
     "resolver": {
         "type": Acts("full", "dir: DIR"),

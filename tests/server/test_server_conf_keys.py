@@ -15,8 +15,8 @@ from conf_keys import BLOCKS, KEYS, NATS_SERVER, PARTS, Acts, Fate, Refused, War
 import millstream
 from millstream.server.conf.document import FileOptions, from_block
 from millstream.server.conf.syntax import parse
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.options import Options
-from millstream.server.options.serve_config import ConfigError
 from support.annotations import structs_in
 
 SOURCE = Path(millstream.__file__).parent

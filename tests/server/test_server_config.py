@@ -6,13 +6,14 @@ from millstream.accounts.api_keys import make_key, parse_keys
 from millstream.dashboard.masking import MaskRule
 from millstream.server.access.key_file import KeyFile
 from millstream.server.command_line.serve_options import load_serve
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.options import (
     ColdHistoryOptions,
     JetStreamOptions,
     MonitorOptions,
     SegmentOptions,
 )
-from millstream.server.options.serve_config import CAPS, ConfigError, Given, ServeConfig, given
+from millstream.server.options.serve_config import CAPS, Given, ServeConfig, given
 from support.certificates import Authority
 
 

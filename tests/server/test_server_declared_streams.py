@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from millstream.server.command_line.serve_options import load_serve
-from millstream.server.options.serve_config import ConfigError
+from millstream.server.options.config_error import ConfigError
 from support.broker import millstream
 from support.command_line import run
 

@@ -8,7 +8,7 @@ import pytest
 
 import millstream
 import nats
-from millstream.server.options.serve_config import ConfigError
+from millstream.server.options.config_error import ConfigError
 from millstream.server.process.service_manager import ServiceManager
 
 

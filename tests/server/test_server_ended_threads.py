@@ -16,8 +16,9 @@ import nats
 from millstream.clock import SystemClock
 from millstream.http.request import Request
 from millstream.http.response import Response
-from millstream.server.build import ServerParts, build, routes
+from millstream.server.build import ServerParts, build
 from millstream.server.command_line.serve_options import load_serve
+from millstream.server.http_parts import routes
 from millstream.server.opening import begin
 from millstream.server.server import Server
 from millstream.store.wal.meter import MeteredFiles
@@ -138,7 +139,9 @@ async def site(directory: Path, fault: Fault, **values: Any) -> AsyncIterator[Si
     server = Server(options, parts)
     await server.start()
     try:
-        yield Site(parts, server, fault, routes(options, parts.facts, parts.page, parts.gate))
+        yield Site(
+            parts, server, fault, routes(options, parts.facts, parts.http.page, parts.http.gate)
+        )
     finally:
         async with asyncio.timeout(LIMIT):
             await server.stop()

@@ -2,7 +2,8 @@
 
 import pytest
 
-from millstream.server.options.serve_config import CAPS, ConfigError, ServeConfig, given
+from millstream.server.options.config_error import ConfigError
+from millstream.server.options.serve_config import CAPS, ServeConfig, given
 
 
 @pytest.mark.parametrize("prefix", ["MILLSTREAM_", "TOPICS_"])

@@ -17,9 +17,10 @@ from millstream.clock import SystemClock
 from millstream.http.request import Request
 from millstream.http.response import Response, StreamedResponse
 from millstream.server.access.key_file import KeyFile
-from millstream.server.build import build, routes
+from millstream.server.build import build
 from millstream.server.command_line.serve_options import load_serve
-from millstream.server.options.serve_config import ConfigError
+from millstream.server.http_parts import routes
+from millstream.server.options.config_error import ConfigError
 from millstream.server.server import Server
 
 # What a key needs, as the contract says; a route that is not listed here fails the first test.
@@ -103,7 +104,7 @@ class Gated:
 
     def __init__(self, options: Any, parts: Any) -> None:
         self.parts = parts
-        self.app = routes(options, parts.facts, parts.page, parts.gate)
+        self.app = routes(options, parts.facts, parts.http.page, parts.http.gate)
 
     async def send(
         self, method: str, target: str, *credential: str, body: object = None, **headers: str
@@ -629,10 +630,10 @@ async def test_other_users_after_a_reload_end_what_the_old_ones_opened(tmp_path:
         events = asyncio.create_task(everything(answer))
         await asyncio.sleep(0)
         reception = door.parts.guards.reception
-        door.parts.gate.check()
+        door.parts.http.gate.check()
         assert not events.done()
         reception.apply(Credentials([User("u", "other")]))
-        door.parts.gate.check()
+        door.parts.http.gate.check()
         assert b"unauthorized" in await asyncio.wait_for(events, 5)
         assert await door.status("GET", "/v0/topics/t", basic("u", "p")) == 401
         assert await door.status("GET", "/v0/topics/t", basic("u", "other")) == 200
@@ -698,12 +699,12 @@ async def test_the_first_key_closes_an_open_door_and_the_last_does_not_open_it(
         events = asyncio.create_task(everything(await door.send("GET", "/v0/topics/t/tail")))
         await asyncio.sleep(0)
         secret = hand_out(data, "one")["one"]
-        door.parts.gate.check()
+        door.parts.http.gate.check()
         assert b"unauthorized" in await asyncio.wait_for(events, 5)
         assert await door.status("GET", "/v0/topics") == 401
         assert await door.status("GET", "/v0/topics", bearer(secret)) == 200
         KeyFile(data).path.unlink()
-        door.parts.gate.check()
+        door.parts.http.gate.check()
         assert await door.status("GET", "/v0/topics") == 401
         assert await door.status("GET", "/v0/topics", bearer(secret)) == 401
 
@@ -716,7 +717,7 @@ async def test_a_name_handed_out_again_does_not_inherit_watches(tmp_path: Path) 
         opened = await door.json("POST", "/v0/watch", old, body={"topics": {"t": {}}})
         revoke(data, "one")
         new = bearer(hand_out(data, "one")["one"])
-        door.parts.gate.check()
+        door.parts.http.gate.check()
         assert await door.status("GET", "/v0/topics/t", new) == 200
         assert await door.status("GET", opened["stream_url"], new) == 401
 
@@ -749,7 +750,7 @@ async def test_a_key_whose_rights_change_is_judged_anew(tmp_path: Path) -> None:
         assert await door.status("PUT", "/v0/topics/t", secret) == 201
         with KeyFile(data).changed() as keys:
             keys[0] = ApiKey("one", keys[0].digest, frozenset(("read",)), ("a.",))
-        door.parts.gate.check()
+        door.parts.http.gate.check()
         assert await door.status("PUT", "/v0/topics/a.x", secret) == 403
         assert await door.status("GET", "/v0/topics/t", secret) == 403
         assert await door.status("GET", "/v0/topics", secret) == 200
@@ -762,8 +763,8 @@ async def test_a_damaged_file_changes_nothing_while_the_server_runs(
     secret = bearer(hand_out(data, "one")["one"])
     async with gated(tmp_path) as door:
         KeyFile(data).path.write_bytes(b"{")
-        door.parts.gate.check()
-        door.parts.gate.check()
+        door.parts.http.gate.check()
+        door.parts.http.gate.check()
         assert await door.status("GET", "/v0/topics", secret) == 200
         assert await door.status("GET", "/v0/topics") == 401
         assert caplog.text.count("the old ones still count") == 1

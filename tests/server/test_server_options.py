@@ -12,9 +12,9 @@ from millstream.server.options.auth_options import (
     TrustOptions,
     UserOptions,
 )
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.options import Options, TlsOptions, WebsocketOptions
 from millstream.server.options.options_check import contradictions
-from millstream.server.options.serve_config import ConfigError
 
 
 def test_the_defaults_are_those_of_nats_server() -> None:

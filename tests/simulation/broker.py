@@ -57,12 +57,12 @@ class Broker:
             raise
 
     def _begin(self, options: Options, clock: ManualClock, footing: Footing) -> None:
-        self.parts = build(options, self.loop, clock, None, None, self.supervisor, footing)
+        self.parts = build(options, self.loop, clock, supervisor=self.supervisor, footing=footing)
         self.server = Server(options, self.parts)
         self.server.begin()
         self.parts.nats.serve()
         assert self.parts.http is not None
-        self.parts.http.serve()
+        self.parts.http.door.serve()
 
     def commit_step(self) -> None:
         """Do what each committer's thread would do next."""

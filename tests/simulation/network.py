@@ -133,7 +133,7 @@ class HttpWire(asyncio.Transport):
     def __init__(self, broker: Broker, hear: Callable[[HttpAnswer], None]) -> None:
         super().__init__({"peername": ("127.0.0.1", 1)})
         assert broker.parts.http is not None
-        self._protocol: asyncio.Protocol = broker.parts.http.greet()
+        self._protocol: asyncio.Protocol = broker.parts.http.door.greet()
         self._loop = broker.loop
         self._hear = hear
         self._going = deque[bytes]()

@@ -108,3 +108,46 @@ def test_fields_that_differ_from_record_to_record_get_one_kind() -> None:
     found = sampled([*(json.dumps(one).encode() for one in made), b"no json", b"[1]"])
     assert (found.records, found.objects) == (5, 3)
     assert found.ddl == "`a` double, `b` boolean, `l` array<string>, `c``` string"
+
+
+@pytest.fixture
+def dropped(spark: SparkSession) -> Iterator[None]:
+    yield
+    spark.sql("drop table if exists shop")
+
+
+@pytest.mark.usefixtures("dropped")
+def test_a_table_in_the_catalog_reads_its_stream(spark: SparkSession, broker: SmallBroker) -> None:
+    spark.sql(
+        f"create table shop using millstream options (stream 'ORDERS', url '{broker.url}', "
+        "startSeq '2')"
+    )
+    assert [row.seq for row in spark.sql("select seq from shop").collect()] == [2]
+    broker.append("ORDERS", [NewRecord(b"ORDERS", TEXT)])
+    assert spark.sql("select count(*) from shop").first()[0] == 2  # a table is read anew each time
+    assert spark.sql("select count(*) from shop with (startSeq = 3)").first()[0] == 1
+    assert [row.seq for row in spark.read.table("shop").orderBy("seq").collect()] == [2, 3]
+
+
+@pytest.mark.usefixtures("dropped")
+def test_a_table_takes_no_secret_and_says_what_to_do(
+    spark: SparkSession, broker: SmallBroker
+) -> None:
+    for option in ("token 'x'", "password 'x', user 'ada'"):
+        with pytest.raises(Exception, match=r"cannot be one: use credsFile or nkeyFile"):
+            spark.sql(
+                f"create table shop using millstream options (stream 'ORDERS', {option}, "
+                f"url '{broker.url}')"
+            )
+
+
+@pytest.mark.usefixtures("dropped")
+def test_a_table_whose_columns_were_written_by_hand_says_what_is_missing(
+    spark: SparkSession, broker: SmallBroker
+) -> None:
+    spark.sql(
+        "create table shop (seq bigint, payload string) using millstream "
+        f"options (stream 'ORDERS', url '{broker.url}')"
+    )
+    with pytest.raises(Exception, match=r"leave the columns out of CREATE TABLE"):
+        spark.sql("select * from shop").collect()

@@ -21,6 +21,7 @@ from millstream.store.object_log.requests import (
     FoundObject,
     Get,
     ObjectPlace,
+    Put,
     Remove,
     Replace,
     Request,
@@ -103,7 +104,7 @@ class Careless:
     def carry_out(self, request: Request) -> Answer:
         with self._lock:
             match request:
-                case Create(name, data) | Replace(name, data, _):
+                case Create(name, data) | Replace(name, data, _) | Put(name, data):
                     self._objects[name] = data
                     return Accepted()
                 case Get(name):

@@ -55,6 +55,13 @@ class FakeLog:
     def next_seq(self) -> int:
         return self.next
 
+    @property
+    def count(self) -> int:
+        return len(self.frames)
+
+    def first_seq(self) -> int:
+        return min(self.frames, default=self.last + 1)
+
     def start_at(self, first_seq: int) -> None:
         if self.next == 1 and first_seq > 1:
             self.next, self.last = first_seq, first_seq - 1

@@ -61,7 +61,7 @@ async def test_a_snapshot_and_repeated_control_frames_give_the_same_catalog():
     await world.catalog.create(config("A"))
     await world.catalog.create(config("B"))
     await world.catalog.delete("A")
-    section = world.catalog.section()
+    section = world.catalog.section()()
     await world.catalog.create(config("C"))
     for skip in (0, 2, 3):
         again = reopened(world, section, skip)

@@ -12,6 +12,7 @@ from millstream.store.object_log.requests import (
     Create,
     FoundObject,
     Get,
+    Put,
     Remove,
     Replace,
     Request,
@@ -50,6 +51,8 @@ class FakeStore:
             case Replace(name, data, tag):
                 there = str(self._tags[name]) if name in self.objects else None
                 return CONDITION_FAILED if there != tag else self._store(name, data)
+            case Put(name, data):
+                return self._store(name, data)
             case Remove(name):
                 self.objects.pop(name, None)
                 return Accepted()

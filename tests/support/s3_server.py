@@ -25,14 +25,16 @@ def s3_server(directory: Path) -> Iterator[str]:
     """Start a server over a directory; gives its URL."""
     program = weed()
     assert program is not None
-    port, rest = free_port(), [free_port() for _ in range(7)]
+    port, rest = free_port(), [free_port() for _ in range(9)]
     names = ("master.port", "master.port.grpc", "volume.port", "volume.port.grpc")
     names += ("filer.port", "filer.port.grpc", "s3.port.grpc")
+    names += ("s3.port.iceberg", "s3.port.lance")  # fixed ones, unless they are named
     directory.mkdir(parents=True, exist_ok=True)
     log = (directory / "log").open("wb")
     command = [
         *(program, "server", "-ip=127.0.0.1", "-ip.bind=127.0.0.1", f"-dir={directory}"),
         *("-s3", f"-s3.port={port}", "-master.volumeSizeLimitMB=64", "-volume.max=8"),
+        *("-s3.port.iceberg=0", "-s3.port.lance=0"),  # ports that two servers would share
         *(f"-{name}={number}" for name, number in zip(names, rest, strict=True)),
     ]
     with log, subprocess.Popen(command, stdout=log, stderr=log) as process:

@@ -14,6 +14,7 @@ from millstream.store.disk.files import Files
 from millstream.store.disk.keys import KeyRing
 from millstream.store.log.file_log import FileLog, LogOptions
 from millstream.store.options import StoreOptions
+from millstream.store.shards import Engines
 from millstream.store.store import Store
 from support.fake_disk import Crashed, FakeDisk
 
@@ -54,14 +55,16 @@ class Bench:
         options: StoreOptions = SMALL,
         clock: ManualClock | None = None,
         directory: str = "/data",
+        engines: Engines | None = None,
     ) -> None:
         self.clock = clock or ManualClock()
         self.loop_first = False  # small groups are written by the loop, not by the committer
         self._posted: deque[Callable[[], None]] = deque()
         self.deferred: list[Callable[[], None]] | None = None  # what the loop defers, if held
         self.store = Store.open(
-            directory, files, self.clock, self._posted.append, options, defer=self._defer
-        )
+            directory, files, self.clock, self._posted.append, options, defer=self._defer,
+            engines=engines,
+        )  # fmt: skip
 
     def _defer(self, call: Callable[[], None]) -> None:
         """Make a call in the loop's next turn, or when the test likes."""

@@ -235,7 +235,7 @@ async def test_a_topic_with_records_survives_delete_if_empty(api: Any) -> None:
 
 
 async def test_the_topic_cap_refuses_new_topics_only(api: Any) -> None:
-    api.topics.max_topics = 1
+    api.topics.topic_limit.most = 1
     await api.call("PUT", "/v0/topics/a")
     status, answer = await api.call("PUT", "/v0/topics/b")
     assert (status, answer["error"]["code"]) == (429, "throttled")

@@ -11,7 +11,9 @@ from topics_api import Api
 
 from millstream.http.limits import Limits
 from millstream.server.command_line.serve_options import load_serve
-from millstream.server.options.serve_config import ConfigError, ServeConfig, given, is_loopback
+from millstream.server.options.addresses import is_loopback
+from millstream.server.options.config_error import ConfigError
+from millstream.server.options.serve_config import ServeConfig, given
 from millstream.server.process.launcher_files import LauncherFiles
 
 NUMBERS = [

@@ -29,7 +29,8 @@ from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, Upgraded
 from millstream.server.command_line.serve_options import load_serve
-from millstream.server.options.serve_config import ConfigError, ServeConfig, given
+from millstream.server.options.config_error import ConfigError
+from millstream.server.options.serve_config import ServeConfig, given
 
 LIMIT = 20.0
 GET = b"GET /v0/health HTTP/1.1\r\nHost: localhost\r\n\r\n"

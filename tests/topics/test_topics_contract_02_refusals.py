@@ -192,8 +192,8 @@ async def test_s2_auth_then_slot_then_scope_then_prefix_then_media_type(tmp_path
 async def occupied(door: Asked, key: str) -> Callable[[], None]:
     """Take a key's slot, as a request that is being answered does; returns what gives it back."""
     request = Request("GET", "/v0/topics", headers=[(b"authorization", f"Bearer {key}".encode())])
-    assert door.parts.gate is not None
-    leave = door.parts.gate.authorize(request, Route("GET", "/v0/topics", nothing, "read", ""))
+    assert door.parts.http.gate is not None
+    leave = door.parts.http.gate.authorize(request, Route("GET", "/v0/topics", nothing, "read", ""))
     assert leave is not None
     return leave
 

@@ -179,7 +179,7 @@ async def test_s6_above_the_cap_a_new_router_is_429_and_a_known_one_is_not(api: 
 async def test_s6_a_router_that_would_need_more_topics_than_there_may_be_leaves_none(
     api: Api,
 ) -> None:
-    api.topics.max_topics = 1
+    api.topics.topic_limit.most = 1
     body = {"source": "a", "dest": "b"}
     assert await api.error("PUT", "/v0/routers/r", body) == (429, "throttled")
     assert await topic_names(api) == []

@@ -16,8 +16,9 @@ from millstream.delivery.governor import Measures
 from millstream.http.exposition import gauge, render
 from millstream.http.request import Request
 from millstream.http.response import Response
-from millstream.server.build import build, routes
+from millstream.server.build import build
 from millstream.server.command_line.serve_options import load_serve
+from millstream.server.http_parts import routes
 from millstream.server.server import Server
 
 GAUGES = [
@@ -117,7 +118,7 @@ async def served(tmp_path: Path) -> AsyncIterator[Served]:
     parts = build(options, asyncio.get_running_loop(), SystemClock())
     server = Server(options, parts)
     await server.start()
-    yield Served(routes(options, parts.facts, parts.page, parts.gate))
+    yield Served(routes(options, parts.facts, parts.http.page, parts.http.gate))
     await server.stop()
 
 

@@ -27,12 +27,12 @@ async def refused(api: Api, method: str, target: str, body: object = None, **mor
 
 async def test_s11_max_topics_counts_puts_and_creating_writes(api: Api) -> None:
     await api.write("a", 1)
-    api.topics.max_topics = 1
+    api.topics.topic_limit.most = 1
     told = {"limit": "max_topics", "max": 1}
     assert await refused(api, "PUT", "/v0/topics/b") == told
     assert await refused(api, "POST", "/v0/topics/b", {"records": [{"data": 1}]}) == told
     assert (await api.call("PUT", "/v0/topics/a"))[0] == 200
-    api.topics.max_topics = 0
+    api.topics.topic_limit.most = 0
     assert (await api.call("PUT", "/v0/topics/b"))[0] == 201
 
 
@@ -42,10 +42,10 @@ async def test_s11_dead_letters_obey_max_topics_and_the_job_stays(api: Api) -> N
     await api.write("q", 1)
     await api.call("POST", "/v0/topics/q/claim", {"node": "w"})
     await api.call("POST", "/v0/topics/q/nack", {"node": "w", "seqs": [1]})
-    api.topics.max_topics = 1
+    api.topics.topic_limit.most = 1
     await api.send("POST", "/v0/topics/q/claim", {"node": "w"})
     assert (await api.call("GET", "/v0/topics/q"))[1]["count"] == 1
-    api.topics.max_topics = 0
+    api.topics.topic_limit.most = 0
     await api.call("POST", "/v0/topics/q/claim", {"node": "w"})
     assert (await api.diff("dead"))["records"][0]["data"] == 1
 

@@ -36,26 +36,26 @@ async def statuses(*answers: Awaitable[Answer]) -> Counter[int]:
 
 
 async def test_s11_racing_puts_make_as_many_topics_as_there_may_be(api: Api) -> None:
-    api.topics.max_topics = 3
+    api.topics.topic_limit.most = 3
     found = await statuses(*(api.send("PUT", f"/v0/topics/t{n}") for n in range(10)))
     assert found == {201: 3, 429: 7}
     assert len(api.catalog.everything()) == 3
 
 
 async def test_s11_racing_writes_make_as_many_topics_as_there_may_be(api: Api) -> None:
-    api.topics.max_topics = 3
+    api.topics.topic_limit.most = 3
     found = await statuses(*(api.send("POST", f"/v0/topics/t{n}", RECORDS) for n in range(10)))
     assert found == {201: 3, 429: 7}
 
 
 async def test_s11_racing_writes_to_one_new_topic_take_one_place(api: Api) -> None:
-    api.topics.max_topics = 1
+    api.topics.topic_limit.most = 1
     found = await statuses(*(api.send("POST", "/v0/topics/t", RECORDS) for n in range(10)))
     assert found == {201: 1, 200: 9}
 
 
 async def test_s11_racing_routers_leave_no_topic_of_one_that_was_refused(api: Api) -> None:
-    api.topics.max_topics = 5
+    api.topics.topic_limit.most = 5
     bodies = [{"source": f"s{n}", "dest": f"d{n}"} for n in range(6)]
     writes = [api.send("PUT", f"/v0/topics/w{n}") for n in range(3)]
     puts = [api.send("PUT", f"/v0/routers/r{n}", body) for n, body in enumerate(bodies)]
@@ -83,7 +83,7 @@ async def test_s11_racing_watches_do_not_overshoot(api: Api) -> None:
 
 
 async def test_s11_room_that_a_failed_creation_held_is_free_again(api: Api) -> None:
-    api.topics.max_topics = 1
+    api.topics.topic_limit.most = 1
     for _ in range(3):
         assert (await api.send("PUT", "/v0/topics/-bad")).status == 400
         assert (await api.send("PUT", "/v0/topics/t", {"type": "pile"})).status == 400
@@ -94,7 +94,7 @@ async def test_s11_room_that_a_failed_creation_held_is_free_again(api: Api) -> N
 
 async def test_s11_each_cap_tells_its_name_and_its_size(api: Api) -> None:
     await api.write("a", 1)
-    api.topics.max_topics = 1
+    api.topics.topic_limit.most = 1
     assert told(await api.send("PUT", "/v0/topics/b")) == {"limit": "max_topics", "max": 1}
     body = {"source": "a", "dest": "b"}
     found = told(await api.send("PUT", "/v0/routers/r", body))
@@ -103,7 +103,7 @@ async def test_s11_each_cap_tells_its_name_and_its_size(api: Api) -> None:
 
 async def test_s11_a_cap_of_zero_is_none(api: Api) -> None:
     topics = api.topics
-    topics.max_topics = topics.routers.most = topics.max_watch_sessions = 0
+    topics.topic_limit.most = topics.routers.most = topics.max_watch_sessions = 0
     topics.live.most = topics.live.per_key = topics.quota.most = 0
     for n in range(3):
         await api.write(f"t{n}", "x" * 1000)

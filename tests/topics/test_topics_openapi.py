@@ -13,8 +13,9 @@ from topics_api import Api
 
 from millstream.clock import SystemClock
 from millstream.http.routes import Route, Routes
-from millstream.server.build import build, routes
+from millstream.server.build import build
 from millstream.server.command_line.serve_options import load_serve
+from millstream.server.http_parts import routes
 from millstream.topics.openapi import DETAILS, document
 from millstream.topics.operation_notes import NOTES
 
@@ -27,7 +28,7 @@ def whole_table() -> tuple[Route, ...]:
         given = {"port": 0, "http_port": 0, "data_dir": Path(directory) / "data"}
         options = load_serve(given).options
         parts = build(options, loop, SystemClock())
-        table = routes(options, parts.facts, parts.page, parts.gate).table
+        table = routes(options, parts.facts, parts.http.page, parts.http.gate).table
         assert parts.kept is not None
         parts.nats.stop()
         parts.timers.close()

@@ -586,7 +586,7 @@ async def test_a_job_that_cannot_be_moved_stays_in_the_queue(api: Api) -> None:
 async def test_dead_letters_respect_the_cap_on_topics(api: Api) -> None:
     jobs = Jobs(api)
     await jobs.make(max_deliveries=1, dead_letter="dead")
-    api.topics.max_topics = 1
+    api.topics.topic_limit.most = 1
     await jobs.add(1)
     await jobs.claim()
     await jobs.nack(1)

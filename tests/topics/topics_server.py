@@ -11,8 +11,9 @@ from millstream.accounts.api_keys import parse_keys
 from millstream.clock import SystemClock
 from millstream.http.request import Request
 from millstream.http.response import Answer, Response, StreamedResponse, Upgraded
-from millstream.server.build import ServerParts, build, routes
+from millstream.server.build import ServerParts, build
 from millstream.server.command_line.serve_options import load_serve
+from millstream.server.http_parts import routes
 from millstream.server.server import Server
 
 
@@ -68,6 +69,6 @@ async def asked(directory: Path, keys: str = "", **values: Any) -> AsyncIterator
     server = Server(options, parts)
     await server.start()
     try:
-        yield Asked(routes(options, parts.facts, parts.page, parts.gate), parts)
+        yield Asked(routes(options, parts.facts, parts.http.page, parts.http.gate), parts)
     finally:
         await server.stop()

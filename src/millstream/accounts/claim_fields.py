@@ -175,9 +175,9 @@ def without_effect(kind: JwtKind, body: Mapping[str, Any]) -> list[UnheededField
 
 def _leaves(known: Mapping[str, Field], path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """Go through what is said, by path; names that the writer chose are no part of it."""
-    if path in known and path != "nats":
+    if path.lower() in known and path.lower() != "nats":
         yield path, value
-    elif path in _CHOSEN and isinstance(value, dict):
+    elif path.lower() in _CHOSEN and isinstance(value, dict):
         for inner in value.values():
             yield from _fields(known, path, inner)
     elif isinstance(value, dict | list):
@@ -197,10 +197,8 @@ _CHOSEN = ("nats.mappings", "nats.limits.tiered_limits")
 
 
 def _found(known: Mapping[str, Field], path: str, value: Any) -> UnheededField | None:
-    field = known.get(path)
+    field = known.get(path.lower())
     if field is None:
-        if path.lower() in known:
-            return UnheededField(path, Fate.REFUSED, f"write it as '{path.lower()}'")
         return UnheededField(path, Fate.WARNED, "this server knows no such field")
     if field.fate in (Fate.ACTS, Fate.DESCRIBES) or not value or value == -1:
         return None

@@ -4,9 +4,24 @@ A value of the wrong type is refused, as nats-server refuses it. What becomes of
 ``claim_fields.py``.
 """
 
-from typing import Annotated, Any, TypeAlias
+from functools import cache
+from types import NoneType
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
 
 import msgspec
+
+from millstream.wire.go_json import (
+    BOOL,
+    INT64,
+    STRING,
+    STRINGS,
+    GoType,
+    Listing,
+    Reading,
+    Shape,
+    Table,
+)
+from millstream.wire.go_syntax import Number, Pairs
 
 Unsigned: TypeAlias = Annotated[int, msgspec.Meta(ge=0)]
 
@@ -237,3 +252,53 @@ def without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {key: without_nulls(inner) for key, inner in value.items() if inner is not None}
     return [without_nulls(inner) for inner in value] if isinstance(value, list) else value
+
+
+class _OneOf(GoType):
+    """A field that may be written in two ways, as the tools of different years do."""
+
+    def __init__(self, kinds: tuple[Any, ...]) -> None:
+        super().__init__("interface {}")
+        self._kinds = kinds
+
+    def read(self, given: Any, before: Any, reading: Reading) -> Any:
+        """Take any of the ways; what is none of them is refused by its type."""
+        if given is None:
+            return before
+        fitting = [kind for kind in self._kinds if _fits(given, kind)]
+        return _go_type(fitting[0] if fitting else self._kinds[0]).read(given, before, reading)
+
+
+def _fits(given: Any, kind: Any) -> bool:
+    match given:
+        case Number():
+            return kind is int
+        case str():
+            return kind is str
+        case Pairs():
+            return isinstance(kind, type) and issubclass(kind, msgspec.Struct)
+        case _:
+            return isinstance(given, list) and get_origin(kind) is list
+
+
+def _go_type(kind: Any) -> GoType:
+    """Return how Go reads what a claim declares."""
+    plain = {str: STRING, int: INT64, bool: BOOL, list[str]: STRINGS}
+    if kind in plain:
+        return plain[kind]
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        return shape_of(kind)
+    inner = get_args(kind)
+    if get_origin(kind) is list:
+        return Listing(_go_type(inner[0]))
+    if get_origin(kind) is dict:
+        return Table(_go_type(inner[1]))
+    kinds = tuple(each for each in inner if each is not NoneType)
+    return _go_type(kinds[0]) if len(kinds) == 1 else _OneOf(kinds)
+
+
+@cache
+def shape_of(claim: type[msgspec.Struct]) -> Shape:
+    """Return a claim as Go reads it: the case of a key does not count, and null says nothing."""
+    hints = get_type_hints(claim)  # without the bounds, which msgspec looks at afterwards
+    return Shape(claim.__name__, {name: _go_type(kind) for name, kind in hints.items()})

@@ -10,17 +10,18 @@ import logging
 import secrets
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import bcrypt
 import msgspec
 
 from millstream.accounts import nkeys
 from millstream.accounts.account import GLOBAL_ACCOUNT
 from millstream.accounts.callout.terms import CalloutTerms, terms_of_claims
-from millstream.accounts.jwt import JwtClaims, Refused, Trust
 from millstream.accounts.nkeys import Role
 from millstream.accounts.permissions import BadPermission, Permissions, Responses, Rule
+
+if TYPE_CHECKING:
+    from millstream.accounts.jwt import JwtClaims, Trust
 
 log = logging.getLogger(__name__)
 
@@ -87,7 +88,7 @@ class Credentials:
         *,
         token: str = "",
         no_auth_user: str = "",
-        trust: Trust | None = None,
+        trust: "Trust | None" = None,
         map_certificates: bool = False,
         closed: bool = False,
         callout: CalloutTerms | None = None,
@@ -107,7 +108,7 @@ class Credentials:
         self._told: set[str] = set()  # users of whose JWT the log has said what is not followed
 
     @property
-    def trust(self) -> Trust | None:
+    def trust(self) -> "Trust | None":
         """The operators that are believed, where any are."""
         return self._trust
 
@@ -154,7 +155,9 @@ class Credentials:
             return Identity() if self._same(self._token, presented.token, presented, now) else None
         return None
 
-    def _by_jwt(self, trust: Trust, presented: Presented, now: float) -> Identity | None:
+    def _by_jwt(self, trust: "Trust", presented: Presented, now: float) -> Identity | None:
+        from millstream.accounts.jwt import Refused
+
         try:
             admitted = trust.admit(
                 presented.jwt, now=now, address=presented.address, kind=presented.connection_type
@@ -177,7 +180,7 @@ class Credentials:
             admitted.account_expires,
         )
 
-    def _tell_unheeded(self, claims: JwtClaims) -> None:
+    def _tell_unheeded(self, claims: "JwtClaims") -> None:
         """Name in the log, once for a user, what its JWT says and the server does not follow."""
         if not claims.unheeded or claims.subject in self._told:
             return
@@ -263,6 +266,8 @@ def same_secret(held: str, given: str) -> bool:
     """Compare a configured secret, plain or bcrypt, with what was given, in constant time."""
     if held.startswith(_HASHED):
         try:
+            import bcrypt  # a server whose secrets are plain never needs it
+
             return bcrypt.checkpw(_bytes(given)[:72], held.encode())
         except ValueError:
             return False

@@ -22,7 +22,16 @@ from millstream.accounts.claim_fields import Fate, without_effect
 from millstream.accounts.jwt_kind import JwtKind
 from millstream.accounts.nkeys import Role
 from millstream.accounts.templates import BadTemplate, Names, filled
-from millstream.wire.go_json import ANYTHING, INT64, STRING, STRINGS, Shape, Table, unmarshal
+from millstream.wire.go_json import (
+    ANYTHING,
+    INT64,
+    STRING,
+    STRINGS,
+    GoJsonError,
+    Shape,
+    Table,
+    unmarshal,
+)
 
 _LONGEST = 64 * 1024
 _OLD = "ed25519"
@@ -79,7 +88,7 @@ class VerifiedUser(msgspec.Struct, frozen=True):
 def decode(text: str, kind: JwtKind) -> JwtClaims:
     """Return the claims of a JWT whose own signature holds; raises ``Refused``."""
     parts, old, body = _opened(text)
-    claims = _claims(body, kind, old=old)
+    claims = _claims({**body, "nats": _own_part(parts[1], kind)}, kind, body, old=old)
     if old and claims.version != 1:
         raise Refused("a newer version signs its header too")
     issuer_role, subject_role = _ROLES[kind]
@@ -157,7 +166,21 @@ _CLAIMS = Shape(
 )
 
 
-def _claims(body: dict[str, Any], kind: JwtKind, *, old: bool) -> JwtClaims:
+def _own_part(part: str, kind: JwtKind) -> dict[str, Any]:
+    """Return the ``nats`` part, its fields under the names that we know them by."""
+    data = base64.urlsafe_b64decode(part + "=" * (-len(part) % 4))
+    try:
+        found = unmarshal(data, Shape("Claims", {"nats": claim_shapes.shape_of(_SHAPES[kind])}))
+    except GoJsonError as error:
+        raise Refused(f"claims of the wrong type: {error}") from error
+    nats: dict[str, Any] = found.get("nats") or {}
+    return nats
+
+
+def _claims(
+    body: dict[str, Any], kind: JwtKind, written: dict[str, Any], *, old: bool
+) -> JwtClaims:
+    """Return the claims of a body; ``written`` is the same as its writer put it."""
     try:
         made = msgspec.convert(body, claim_shapes.Body)
         msgspec.convert(made.nats, _SHAPES[kind])
@@ -169,7 +192,7 @@ def _claims(body: dict[str, Any], kind: JwtKind, *, old: bool) -> JwtClaims:
     version = made.nats.get("version") or (1 if old or made.type else _NEWEST)
     if not 1 <= version <= _NEWEST:
         raise Refused(f"its claims have version {version}: {_NEWEST} is the newest known here")
-    found = without_effect(kind, body)
+    found = without_effect(kind, written)
     for each in found:
         if each.fate is Fate.REFUSED:
             raise Refused(str(each))

@@ -1,8 +1,11 @@
 """Rights: what one connection may do now. Its permissions, and the answers that it owes."""
 
 from millstream.accounts.permissions import Permissions, ReplyAllowance
+from millstream.subjects.pattern_set import any_overlap
+from millstream.subjects.subject import is_pattern
 
 _MOST_REMEMBERED = 1024
+_INBOX = b"_INBOX"  # what inboxes begin with, also where each user has a prefix of its own
 
 
 def text_of(subject: bytes) -> str:
@@ -67,9 +70,37 @@ class Rights:
         """Say whether ``subject`` may be listened to, in this queue group if one is named."""
         return self.permissions.subscribe.permits(text_of(subject), text_of(queue))
 
-    def may_be_sent_to(self, subject: bytes, queue: bytes) -> bool:
-        """Say whether the server may be told to send there: a place of the client's own."""
-        return self.may_publish(subject) or self.may_subscribe(subject, queue)
+    @property
+    def guards_replies(self) -> bool:
+        """Whether there are places where the client may not have answers sent."""
+        rule = self.permissions.publish
+        limited = rule.allow is not None or self._answers is not None
+        return bool(rule.deny) or (limited and not self.reads_all)
+
+    def may_be_sent_to(self, subject: bytes, queue: bytes = b"") -> bool:
+        """Say whether the server, or who is asked, may be told to send there.
+
+        It is a place that the client may publish to, or one where it may listen itself, unless
+        publishing there is denied: whoever has others speak for it speaks. An inbox is made for
+        answers, so a denial to publish to inboxes means those of others.
+        """
+        if self.may_publish(subject):
+            return True
+        if not self.may_subscribe(subject, queue):
+            return False
+        return subject.startswith(_INBOX) or not self.permissions.publish.denies(text_of(subject))
+
+    def settles_stem(self, reply: bytes) -> bool:
+        """Say whether what is true of a reply subject is true whatever its last token is."""
+        stem, _, _ = text_of(reply).rpartition(".")
+        every = f"{stem}.*"
+        if not stem or not is_pattern(every):
+            return False
+        heard, said = self.permissions.subscribe, self.permissions.publish
+        denied = [entry.pattern for entry in (*heard.deny, *said.deny)]
+        if any_overlap((every,), denied):
+            return False
+        return heard.permits(every) or (said.allow is not None and said.permits(every))
 
     def hidden(self, queue: bytes) -> tuple[bytes, ...]:
         """Return the patterns that a permitted subscription must still not receive on."""

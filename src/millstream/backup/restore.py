@@ -7,7 +7,7 @@ hold, cut in front of the first entry that is younger. A start then replays it, 
 import os
 import secrets
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -24,11 +24,16 @@ WAL = "wal/"
 
 
 def restore(
-    target: Objects, directory: Path, at_ns: int | None = None, ring: KeyRing | None = None
+    target: Objects,
+    directory: Path,
+    at_ns: int | None = None,
+    ring: KeyRing | None = None,
+    written: Callable[[int, int], None] = lambda size, whole: None,
 ) -> Moment:
     """Make ``directory`` what it was, by default at the newest backup; returns the one used.
 
     To a moment between two backups of an encrypted directory the keys in ``ring`` are needed.
+    ``written`` hears of each file how large it is, and how large all of them are.
     """
     if directory.exists() and any(directory.iterdir()):
         raise BackupFailed(f"{directory} is not empty: restore into a new directory")
@@ -38,9 +43,11 @@ def restore(
     moment, files = (known[-1], known[-1].files) if at_ns is None else files_at(known, at_ns)
     partial = directory.with_name(f"{directory.name}.partial-{secrets.token_hex(4)}")
     partial.mkdir(mode=0o700, parents=True)
+    whole = sum(kept.size for kept in files)
     try:
         for kept in files:
             _write(target, kept, partial / kept.path)
+            written(kept.size, whole)
         if at_ns is not None:
             cut_wal(OsFiles(), str(partial), at_ns, ring)
         for parent, _, _ in os.walk(partial):

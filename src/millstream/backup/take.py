@@ -12,7 +12,7 @@ Two snapshots later the server removes WAL that the copied one needs; then the c
 """
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -47,13 +47,21 @@ class TakenBackup:
     stored_bytes: int
 
 
-def take(directory: Path, target: Objects, clock: Clock) -> TakenBackup:
-    """Add a backup of ``directory`` to the target; what earlier ones have is not stored again."""
+def take(
+    directory: Path,
+    target: Objects,
+    clock: Clock,
+    read: Callable[[int], None] = lambda size: None,
+) -> TakenBackup:
+    """Add a backup of ``directory`` to the target; what earlier ones have is not stored again.
+
+    ``read`` hears how many bytes were read, or need not be read again, since its last call.
+    """
     if not (directory / "meta").is_dir() and not (directory / "wal").is_dir():
         raise BackupFailed(f"{directory} is not a data directory: it has neither meta nor wal")
     earlier = moments(target)
     for _ in range(ATTEMPTS):
-        copy = _FileCopy(directory, target, earlier)
+        copy = _FileCopy(directory, target, earlier, read)
         started = max([clock.time_ns(), *(moment.started_ns + 1 for moment in earlier[-1:])])
         before = _snapshots(directory)
         files = list(copy.files())
@@ -89,8 +97,15 @@ def _still_covered(before: list[str], after: list[str]) -> bool:
 
 
 class _FileCopy:
-    def __init__(self, directory: Path, target: Objects, earlier: list[Moment]) -> None:
+    def __init__(
+        self,
+        directory: Path,
+        target: Objects,
+        earlier: list[Moment],
+        read: Callable[[int], None],
+    ) -> None:
         self._directory = directory
+        self._tell_read = read
         self._target = target
         self._stored = {p for moment in earlier for file in moment.files for p in file.pieces}
         self._last = {file.path: file for file in earlier[-1].files} if earlier else {}
@@ -129,6 +144,7 @@ class _FileCopy:
             stat = os.fstat(fd)
             known = self._last.get(relative)
             if known is not None and self._is_unchanged(known, stat):
+                self._tell_read(stat.st_size)
                 return known
             offsets = range(0, stat.st_size, PIECE_BYTES)
             read = [self._piece(fd, at) for at in (reversed(offsets) if backwards else offsets)]
@@ -148,7 +164,9 @@ class _FileCopy:
         The first look says how far the bytes reach, the second takes them: a growing file is
         never caught with a later page filled and an earlier one still empty.
         """
-        reach = len(os.pread(fd, PIECE_BYTES, at).rstrip(b"\0"))
+        looked_at = os.pread(fd, PIECE_BYTES, at)
+        self._tell_read(len(looked_at))
+        reach = len(looked_at.rstrip(b"\0"))
         if reach == 0:
             return ""
         data = os.pread(fd, reach, at)

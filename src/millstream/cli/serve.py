@@ -71,6 +71,9 @@ FILE = click.Path(path_type=Path)
     "--hot-segments", type=int, help="Sealed segments of a stream that stay in the data directory."
 )
 @click.option("--hot-bytes", type=int, help="Bytes of sealed segments of a stream that stay there.")
+@click.option(
+    "--fleet", help="Object store that members of a fleet share: s3://bucket/prefix, file:///dir."
+)
 @click.option("--pid-file", type=FILE, help="Write the process id to this file.")
 @click.option(
     "--allow-insecure-no-auth",

@@ -76,6 +76,17 @@ class AsyncTopics:
             if cursor is None:
                 return
 
+    async def consumers(self) -> AsyncGenerator[dict[str, Any], None]:
+        """Return the consumers of all topics, each as JetStream shows it."""
+        cursor: str | None = None
+        while True:
+            page: calls.ListedConsumers = await self._link.call(calls.consumers(cursor))
+            for consumer in page.consumers:
+                yield consumer
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
     async def watch(
         self, positions: Mapping[str, int | None], **options: Any
     ) -> AsyncGenerator[Event, None]:

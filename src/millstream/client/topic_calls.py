@@ -67,6 +67,13 @@ class Claimed(msgspec.Struct):
     claimed: list[Job]
 
 
+class ListedConsumers(msgspec.Struct, frozen=True):
+    """A page of consumers."""
+
+    consumers: list[dict[str, Any]]
+    next_cursor: str | None = None
+
+
 class Listed(msgspec.Struct):
     """A page of topics."""
 
@@ -127,6 +134,12 @@ def listing(prefix: str, cursor: str | None) -> Call:
     """List topics, a page at a time."""
     query = {"prefix": prefix, "page_size": "1000", **({"cursor": cursor} if cursor else {})}
     return Call("GET", f"/v0/topics?{urlencode(query)}", Listed)
+
+
+def consumers(cursor: str | None) -> Call:
+    """List the consumers of all topics, a page at a time."""
+    query = {"page_size": "1000", **({"cursor": cursor} if cursor else {})}
+    return Call("GET", f"/v0/consumers?{urlencode(query)}", ListedConsumers)
 
 
 def append(

@@ -77,6 +77,16 @@ class Topics:
             if cursor is None:
                 return
 
+    def consumers(self) -> Generator[dict[str, Any], None, None]:
+        """Return the consumers of all topics, each as JetStream shows it."""
+        cursor: str | None = None
+        while True:
+            page: calls.ListedConsumers = self._link.call(calls.consumers(cursor))
+            yield from page.consumers
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
     def watch(
         self, positions: Mapping[str, int | None], **options: Any
     ) -> Generator[Event, None, None]:

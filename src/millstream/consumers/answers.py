@@ -1,13 +1,15 @@
 """Answers: what happens when clients answer deliveries; the sink behind ``$JS.ACK.<s>.<c>.>``."""
 
 import random
+from functools import partial
 from typing import Protocol
 
 from millstream.clock import Clock
 from millstream.consumers import acks
 from millstream.consumers.advisories import Advisories
 from millstream.consumers.config import ConsumerConfig
-from millstream.consumers.ledger import Ledger
+from millstream.consumers.ledger import FOREVER, GiveUp, Ledger
+from millstream.consumers.letters.letter_box import TERMINATED, LetterBox
 from millstream.consumers.reading.claim import ConsumerClaim
 from millstream.kernel._batch import Batch
 
@@ -22,6 +24,10 @@ class AnsweredPump(Protocol):
 
     def request(self, reply: bytes, body: bytes) -> None:
         """Take a pull request that came with an ack."""
+        ...
+
+    def confirm(self, reply: bytes) -> None:
+        """Confirm to this one once the ledger is safe."""
         ...
 
     def on_answers(self, replies: list[bytes], *, waits_changed: bool, makes_way: bool) -> None:
@@ -47,6 +53,7 @@ class Answers:
         claim: ConsumerClaim,
         prefix: int,
         advisories: Advisories,
+        letters: LetterBox,
     ) -> None:
         self._ledger = ledger
         self._clock = clock
@@ -54,13 +61,20 @@ class Answers:
         self._claim = claim
         self._prefix = prefix
         self._advisories = advisories
+        self._letters = letters
         self.take_on(config)
 
     def take_on(self, config: ConsumerConfig) -> None:
         """Adopt a configuration."""
+        self._letters.take_on(config)
         self._all = config.ack_policy == "all"
         self._most_pending = config.max_ack_pending
         self._sampled = 0 if self._all else config.sample_percent
+        self._ledger.adopt(config.redelivery, self._clock.monotonic())
+
+    def close(self) -> None:
+        """Keep no letters any more."""
+        self._letters.close()
 
     def deliver(self, batch: Batch) -> None:
         """Take every answer of the batch."""
@@ -88,8 +102,10 @@ class Answers:
     def _take(self, subject: bytes, reply: bytes, body: bytes, done: list[int]) -> bool:
         """Take one answer; returns whether its reply is to be confirmed."""
         seq, answer = acks.stream_seq(subject), acks.parse(body)
-        if not seq:
-            return False
+        if not seq or (self._ledger.lanes.is_on and seq in self._ledger.lanes.waiting):
+            return False  # of something that waits for its key: nobody can know it
+        if self._letters.has(seq) and not isinstance(answer, acks.Ack | acks.Next):
+            return False  # it is given up, and is answered for by a letter
         now = self._clock.monotonic()
         match answer:
             case acks.Ack() if seq > self._pump.reached:
@@ -102,9 +118,13 @@ class Answers:
             case acks.Nak(delay):
                 if self._ledger.nak(seq, now, delay, self._clock.time_ns()):
                     self._advisories.publish("MSG_NAKED", "nak", **_fields(subject, seq))
+                    self._bury_exhausted(seq)
             case acks.InProgress():
                 self._ledger.progress(seq, now)
             case acks.Term(reason):
+                if self._letters.is_open and seq in self._ledger.pending:
+                    self._bury(subject, seq, reason, reply)
+                    return False
                 self._terminate(subject, seq, reason, done)
                 return seq <= self._pump.reached
         if isinstance(answer, acks.Next):
@@ -121,9 +141,28 @@ class Answers:
             fields["reason"] = reason
         self._advisories.terminated(**fields)
 
+    def _bury(self, subject: bytes, seq: int, reason: str, reply: bytes) -> None:
+        """Keep a letter of what is refused for good; only then is it answered, and confirmed."""
+        fields = _fields(subject, seq)
+        self._advisories.terminated(**fields, **({"reason": reason} if reason else {}))
+        self._ledger.nak(seq, self._clock.monotonic(), FOREVER)  # nothing else happens to it
+        confirm = partial(self._pump.confirm, reply) if reply else None
+        told = f"{TERMINATED}: {reason}" if reason else TERMINATED
+        self._letters.post(seq, int(fields["deliveries"]), told, confirm)
+
+    def _bury_exhausted(self, seq: int) -> None:
+        """Keep a letter of what is refused for the last time; nobody has to ask for it again."""
+        known = self._ledger.pending.get(seq)
+        if known is None or not self._letters.is_open:
+            return
+        if self._ledger.policy.is_exhausted(known[1]):
+            self._ledger.nak(seq, self._clock.monotonic(), FOREVER)
+            self._letters.give_up(GiveUp(seq, known[1]))
+
     def _ack(self, subject: bytes, seq: int, done: list[int]) -> None:
         if self._sampled and random.randrange(100) < self._sampled and seq in self._ledger.pending:
-            took = self._clock.monotonic() - self._ledger.delivered_at(seq)
+            delivered_at = self._ledger.delivered_at(seq)
+            took = self._clock.monotonic() - delivered_at if delivered_at else 0.0
             self._advisories.ack_metric(**_fields(subject, seq), ack_time=int(took * 1e9))
         self._settle(subject, seq, done)
 
@@ -151,7 +190,7 @@ class Answers:
         """Say which pending records were removed."""
         for seq in seqs:
             known = self._ledger.pending.get(seq)
-            if known is not None:
+            if known is not None and known[1]:
                 # Like the reference, which counts here how often it was delivered again.
                 fields = {"consumer_seq": known[0], "deliveries": max(known[1] - 1, 1)}
                 self._advisories.terminated(**fields, stream_seq=seq, reason=DROPPED)

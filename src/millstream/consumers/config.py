@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from millstream.consumers.ledger import RedeliveryPolicy
+from millstream.delivery.record_key import KEY, RecordKey
 from millstream.errors import InvalidStreamConfig, MillstreamError, TooManyFilters
 from millstream.streams.config.config import (
     UNSIGNED,
@@ -19,7 +20,7 @@ from millstream.streams.config.config import (
 from millstream.streams.config.times import ZERO_TIME, time_ns
 from millstream.streams.config.times import go_text as go_text
 from millstream.subjects.pattern_set import LONGEST_SUBJECT, first_covered
-from millstream.subjects.subject import has_wildcard, is_pattern, overlap
+from millstream.subjects.subject import has_wildcard, is_literal, is_pattern, overlap
 from millstream.wire.go_syntax import quoted
 
 ACK_WAIT_NS = 30_000_000_000
@@ -34,6 +35,7 @@ SHORTEST_EXPIRY_NS = 1_000_000
 MAX_NAME = 255
 MAX_DESCRIPTION = 4096
 MAX_METADATA = 128 * 1024
+DEAD_LETTER = "millstream.dead_letter"  # in metadata: a stream, a topic, or a subject of a stream
 
 _ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\\/\0")
 _NUMBER = re.compile(r"[+-]?[0-9]+")
@@ -118,6 +120,7 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
         _check_rest(config)
         _check_priorities(config)
         _check_durable_name(config)
+        _check_own(config, stream)
         return config
 
     def to_request(self) -> dict[str, Any]:
@@ -139,7 +142,23 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
     def redelivery(self) -> RedeliveryPolicy:
         """Return when and how often what is not answered is delivered again."""
         waits = tuple(wait / 1e9 for wait in self.backoff)
-        return RedeliveryPolicy(self.ack_wait / 1e9, waits, self.max_deliver)
+        return RedeliveryPolicy(
+            self.ack_wait / 1e9, waits, self.max_deliver, keeps_letters=bool(self.dead_letter)
+        )
+
+    @property
+    def dead_letter(self) -> str:
+        """Return where letters are kept of records that are given up; empty: nowhere."""
+        return self.metadata.get(DEAD_LETTER, "")
+
+    @property
+    def record_key(self) -> RecordKey | None:
+        """Return where the key is whose records go one by one, None where order is not kept."""
+        text = self.metadata.get(KEY, "")
+        try:
+            return RecordKey.read(text) if text else None
+        except ValueError:  # written down by another version
+            return None
 
     @property
     def is_persisted(self) -> bool:
@@ -191,7 +210,9 @@ class ConsumerConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_f
             raise ConsumerRefused(10012, "max waiting can not be updated", 500)
 
 
-_ALWAYS = ("deliver_policy", "ack_policy", "max_deliver", "replay_policy", "num_replicas")
+_ALWAYS = frozenset(
+    ("deliver_policy", "ack_policy", "max_deliver", "replay_policy", "num_replicas")
+)
 
 _FIXED = {
     "deliver_policy": "deliver policy",
@@ -367,6 +388,24 @@ def _check_rest(config: ConsumerConfig) -> None:
         )
     if sum(len(k.encode()) + len(v.encode()) for k, v in config.metadata.items()) > MAX_METADATA:
         raise ConsumerRefused(10135, "consumer metadata exceeds maximum size of 128KB")
+
+
+def _check_own(config: ConsumerConfig, stream: StreamConfig) -> None:
+    """Refuse dead letters and keys that could not be kept to."""
+    letters, key = config.dead_letter, config.metadata.get(KEY, "")
+    if key and config.ack_policy != "explicit":
+        raise ConsumerRefused(10012, f"metadata {KEY} requires the explicit ack policy")
+    if letters and config.ack_policy not in ("explicit", "all"):
+        raise ConsumerRefused(10012, f"metadata {DEAD_LETTER} requires acks")
+    if letters and letters == stream.name:
+        raise ConsumerRefused(10012, f"metadata {DEAD_LETTER} must name another stream")
+    if letters and (not is_literal(letters) or len(letters) > MAX_NAME):
+        raise ConsumerRefused(10012, f"metadata {DEAD_LETTER} is no stream or subject: {letters!r}")
+    if key:
+        try:
+            RecordKey.read(key)
+        except ValueError as error:
+            raise ConsumerRefused(10012, f"metadata {KEY}: {error}") from error
 
 
 def _check_durable_name(config: ConsumerConfig) -> None:

@@ -10,6 +10,7 @@ from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.dispatch import Dispatch
 from millstream.consumers.idleness import Idleness
 from millstream.consumers.ledger import Ledger
+from millstream.consumers.letters.letter_box import LetterBox, Letters
 from millstream.consumers.outlet import Outlet
 from millstream.consumers.pull.desk import PullDesk
 from millstream.consumers.pump import ConsumerPump
@@ -54,6 +55,7 @@ class Consumer:
         store: CatalogStore,
         outlet: Outlet,
         interest: "Interest",
+        letters: Letters | None = None,
     ) -> None:
         self.name = name
         self.config = config
@@ -64,21 +66,20 @@ class Consumer:
         self.advisories = Advisories(stream.name, name, outlet)
         self.pause = Pause(config.pause_until, clock, timers, self.advisories)
         pace = Pace(config)
+        box = LetterBox(
+            *(name, config, stream, ledger, timers),
+            *(self.advisories, letters, self._settled_by_letter),
+        )
         self.feed = Feed(
-            name, config, stream, cursor, ledger, pace, self.advisories, self.pause, clock
+            *(name, config, stream, cursor, ledger, pace),
+            *(self.pause, box, clock),
         )
         dispatch = Dispatch(
             name, config, stream, cursor, ledger, pace, outlet, self.advisories, clock
         )
         self.desk = _desk(config, self.feed, dispatch, outlet, clock, self.advisories)
         self.state = StateWriter(
-            name,
-            created_ns,
-            stream.incarnation,
-            ledger,
-            cursor,
-            store,
-            timers,
+            *(name, created_ns, stream.incarnation, ledger, cursor, store, timers),
             is_persisted=config.is_persisted,
         )
         self._claim = ConsumerClaim(name, stream, cursor, ledger)
@@ -95,7 +96,7 @@ class Consumer:
         api = f"{stream.name}.{name}"
         prefix = len(f"$JS.ACK.{api}.".encode())
         self.answers = Answers(
-            config, ledger, clock, self.pump, self._claim, prefix, self.advisories
+            config, ledger, clock, self.pump, self._claim, prefix, self.advisories, box
         )
         self._sinks = ConsumerSinks(api, self.pump, self.answers, interest)
 
@@ -117,6 +118,8 @@ class Consumer:
 
     def open(self) -> None:
         """Take answers and requests from now on."""
+        if self.feed.gate is not None:
+            self.feed.gate.recall()
         self._sinks.open(self.config)
         self.pause.watch()
         self.pump.wake_at(self.ledger.pending.next_deadline())
@@ -127,6 +130,7 @@ class Consumer:
     def close(self, description: str = "Consumer Deleted") -> None:
         """Send everybody away and let go of the stream."""
         self.state.stop()
+        self.answers.close()
         self._sinks.close()
         self.pause.stop()
         self.pump.close(description)
@@ -151,7 +155,6 @@ class Consumer:
         if config.filters != self.config.filters:
             self.cursor.refilter(config.filters)
         self.config = config
-        self.ledger.adopt(config.redelivery)
         self.pause.change(config.pause_until)
         self.pump.take_on(config)
         self.answers.take_on(config)
@@ -191,6 +194,12 @@ class Consumer:
         self.forget(below, seqs)
         if lost:
             self.pump.on_removal()
+
+    def _settled_by_letter(self, seq: int) -> None:
+        """Take a record for answered: a letter is kept of it."""
+        if self.ledger.ack(seq):
+            self._claim.let_go([seq])
+        self.pump.on_removal()
 
     def forget(self, below: int, seqs: list[int]) -> None:
         """Forget how often removed records were delivered that had been given up."""

@@ -71,6 +71,8 @@ class Dispatch:
     def _ack_subjects(self, parcel: FeedParcel) -> tuple[list[bytes], int]:
         """Return where the records of a parcel that is next will be answered, and their size."""
         page, deliveries, left = parcel.page, 1, self._cursor.pending()
+        if self._ledger.lanes.is_on:
+            left += len(self._ledger.lanes.waiting)
         if parcel.again:
             known = self._ledger.pending.get(page.frames.seq(page.start))
             deliveries = known[1] + 1 if known is not None else 1

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
+from millstream.delivery.key_lanes import KeyLanes
 from millstream.kernel._acks import PendingAcks
 
 if TYPE_CHECKING:
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
 
 FOREVER = float("inf")
+LAST = 2**64 - 1  # sequence
 LOOKED_AT = 10_000  # of the newest deliveries, where only the latest wait counts
 ROW = struct.Struct("<QQI")
 _SEQ = struct.Struct("<Q")
@@ -27,7 +29,10 @@ class Redeliver(msgspec.Struct, frozen=True):
 
 
 class GiveUp(msgspec.Struct, frozen=True):
-    """It was delivered as often as allowed, and never answered."""
+    """It was delivered as often as allowed, and never answered.
+
+    Where a dead letter is to be kept of it, it stays pending until there is one.
+    """
 
     seq: int
     deliveries: int
@@ -40,7 +45,8 @@ class LedgerSnapshot(msgspec.Struct, omit_defaults=True):
     """A ledger as it is persisted: whole, or what changed since the last one.
 
     ``pending`` are rows of stream seq u64, consumer seq u64, deliveries u32; ``answered`` are
-    stream seqs u64. What is at or below the floor is answered without being named.
+    stream seqs u64. What is at or below the floor is answered without being named. A row without
+    deliveries is a record that waits for its key.
     """
 
     version: int
@@ -101,9 +107,12 @@ class RedeliveryPolicy:
     ack_wait: float
     backoff: Sequence[float] = ()
     max_deliver: int = -1
+    keeps_letters: bool = False  # of what is given up
 
     def wait(self, deliveries: int) -> float:
         """Return how long the answer to the latest of so many deliveries is awaited."""
+        if not deliveries:
+            return FOREVER  # it waits for its key
         if not self.backoff:
             return self.ack_wait or FOREVER  # no wait at all: nothing is delivered again by time
         return self.backoff[min(deliveries, len(self.backoff)) - 1]
@@ -159,6 +168,7 @@ class Ledger:
     redelivered: dict[int, int] = field(default_factory=dict)  # seq → deliveries, see _give_up
     queue: RedeliveryQueue = field(default_factory=RedeliveryQueue)
     delays: NakDelays = field(default_factory=NakDelays)
+    lanes: KeyLanes = field(default_factory=KeyLanes)
     last_delivered_ns: int = 0  # the time of the day, 0 since a restart
     last_acked_ns: int = 0
     version: int = 0
@@ -176,6 +186,9 @@ class Ledger:
         self.delivered = (first + count - 1, max(self.delivered[1], newest))
         if track:
             self.pending.deliver(frames, start, count, first, now + self.policy.wait(1))
+            if self.lanes.is_on:
+                for at in range(start, start + count):
+                    self.lanes.take(frames.seq(at))
         else:
             self.floor = self.delivered
         return first
@@ -187,6 +200,9 @@ class Ledger:
         self.delivered = (consumer_seq, max(self.delivered[1], seq))
         known = self.pending.get(seq)
         original, deliveries = known[:2] if known is not None else (consumer_seq, 0)
+        if not deliveries:  # it waited for its key
+            original = consumer_seq
+            self.lanes.waiting.discard(seq)
         deliveries += 1
         self.pending.put(seq, original, deliveries, now + self.policy.wait(deliveries))
         self._delay(seq, 0)
@@ -194,16 +210,20 @@ class Ledger:
             self.redelivered[seq] = deliveries
         return deliveries, consumer_seq
 
-    def adopt(self, policy: RedeliveryPolicy) -> None:
-        """Let answers be awaited for other times, also of what was delivered before."""
+    def adopt(self, policy: RedeliveryPolicy, now: float) -> None:
+        """Let answers be awaited for other times, also of what was delivered before.
+
+        What had no wait was delivered nobody knows when: its wait begins now.
+        """
         before, self.policy = self.policy, policy
         if (policy.ack_wait, policy.backoff) == (before.ack_wait, before.backoff):
             return
         for seq in self.pending.up_to(self.delivered[1]):
             known = self.pending.get(seq)
             assert known is not None
-            if self.queue.delivered_at(seq) is None:
-                delivered_at = known[2] - before.wait(known[1])
+            if known[1] and self.queue.delivered_at(seq) is None:
+                waited = before.wait(known[1])
+                delivered_at = known[2] - waited if waited < FOREVER else now
                 self.pending.wait_until(seq, delivered_at + policy.wait(known[1]))
 
     def last_wait(self) -> float:
@@ -218,20 +238,28 @@ class Ledger:
         return last
 
     def delivered_at(self, seq: int) -> float:
-        """Return when a pending record was last delivered, or its wait last began anew."""
+        """Return when a pending record was last delivered, or its wait last began anew.
+
+        0 where that is not known: nothing is kept of what has no wait.
+        """
         known = self.pending.get(seq)
         queued = self.queue.delivered_at(seq)
         if known is None or queued is not None:
             return queued or 0.0
-        return known[2] - self.policy.wait(known[1])
+        waited = self.policy.wait(known[1])
+        return known[2] - waited if waited < FOREVER else 0.0
 
     # -- answers -----------------------------------------------------------------------------
 
     def take_acks(self, batch: "Batch", prefix: int, acked: list[int] | None) -> list[int]:
         """Take the plain acks of a batch; returns the positions that need a look."""
+        if self.lanes.is_on and acked is None:
+            acked = []
         done, others = self.pending.take_acks(batch, prefix, acked)
         if done:
             self.is_dirty = True
+            if self.lanes.is_on:
+                self.lanes.pass_on(acked or (), self.queue.add)
             self._raise_floor()
         return others
 
@@ -296,11 +324,17 @@ class Ledger:
         ``acks_all`` is not said and later deliveries are answered too. What waited in line to be
         delivered again waits for its time instead, as it does at the reference.
         """
+        parked = []
         while seq := self.queue.pop():
+            if seq in self.lanes.waiting:
+                parked.append(seq)
             self.progress(seq, now)
         rows = [known for seq in seqs if (known := self.pending.get(seq)) is not None]
         before = self.floor
         lost = self.gone(seqs)
+        for seq in parked:
+            if seq in self.pending:
+                self.queue.add(seq)
         self.is_dirty = True
         if self.delivered[1] < position - 1:
             self.delivered = (self.delivered[0], position - 1)
@@ -330,6 +364,8 @@ class Ledger:
             return False
         self.is_dirty = True
         self.queue.discard(seq)
+        if self.lanes.is_on:
+            self.lanes.pass_on((seq,), self.queue.add)
         return True
 
     def _raise_floor(self) -> None:
@@ -337,14 +373,17 @@ class Ledger:
         seq, consumer_seq = self.pending.oldest()
         if not seq:
             self.floor = self.delivered
+        elif self.lanes.is_on:  # deliveries are not in the order of the stream
+            self.floor = (max(self.floor[0], consumer_seq - 1), max(self.floor[1], seq - 1))
         elif consumer_seq - 1 > self.floor[0]:
             self.floor = (consumer_seq - 1, seq - 1)
 
     def reset(self, seq: int) -> None:
         """Forget all deliveries and stand before ``seq``."""
-        for known in self.pending.up_to(self.delivered[1]):
+        for known in self.pending.up_to(LAST):
             self.pending.remove(known)  # one by one: what was written down is to be unsaid
         self.queue.clear()
+        self.lanes.switch(on=self.lanes.is_on)
         self.redelivered = {}
         self.delays.clear()
         self.delivered = self.floor = (0, seq - 1)
@@ -374,6 +413,9 @@ class Ledger:
         return Redeliver(seq) if seq else None
 
     def _give_up(self, seq: int, deliveries: int) -> GiveUp:
+        if self.policy.keeps_letters:
+            self.pending.wait_until(seq, FOREVER)
+            return GiveUp(seq, deliveries)
         self._answer(seq)
         self.redelivered[seq] = deliveries + 1  # with the one that was due, as at the reference
         self._redelivered_changed = True

@@ -222,6 +222,10 @@ class ConsumerPump:
         if makes_way or self._is_asked:  # who waits is not looked at without a reason
             self.run()
 
+    def confirm(self, reply: bytes) -> None:
+        """Confirm to this one once the ledger is safe."""
+        self._state.once_synced(partial(self._confirm, [reply]))
+
     def _confirm(self, replies: list[bytes]) -> None:
         for reply in replies:
             self._outlet.reply(reply)

@@ -15,6 +15,7 @@ from millstream.clock import Clock
 from millstream.consumers import replay, work_queue
 from millstream.consumers.config import ConsumerConfig, ConsumerRefused
 from millstream.consumers.consumer import Consumer
+from millstream.consumers.letters.letter_box import Letters
 from millstream.consumers.outlet import Outlet
 from millstream.consumers.removal_news import RemovalNews
 from millstream.consumers.replay import ConsumerReplay, ConsumersByName
@@ -75,10 +76,12 @@ class Registry:
         interests: "Mapping[str, Interest]",
         is_awaited: Callable[[str, bytes], bool] | None = None,
         default_max: int = -1,
+        letters: Letters | None = None,
     ) -> None:
         """Keep the consumers of a catalog's streams.
 
         ``is_awaited`` says whether another account listens at a reply subject of an account.
+        ``letters`` keeps what consumers give up, where their metadata names a place for it.
         ``default_max`` bounds the consumers of a stream that names no bound; below 1 means none.
         """
         self._catalog = catalog
@@ -91,6 +94,7 @@ class Registry:
         self._changing: WeakValueDictionary[tuple[int, str], asyncio.Lock] = WeakValueDictionary()
         self._arrivals = _Arrivals(default_max)
         self._is_awaited = is_awaited
+        self._letters = letters
         catalog.listen(self._stream_changed)
         catalog.above_limits.append(self._above_limits)
 
@@ -228,6 +232,7 @@ class Registry:
             store=self._store,
             outlet=Outlet(self._hub, interest, self._clock, awaited),
             interest=interest,
+            letters=self._letters,
         )
 
     def _stream_changed(self, stream: Stream, alive: bool) -> None:
@@ -317,8 +322,8 @@ class Registry:
             for consumer in consumers.values():
                 consumer.open()
 
-    def section(self) -> bytes:
-        """Return the snapshot's section."""
+    def section(self) -> Iterator[bytes]:
+        """Return the items of the snapshot's section, to be taken some at a time."""
         return replay.section(self._consumers)
 
     def close(self) -> None:
@@ -343,7 +348,8 @@ def _claim_all(stream: Stream, consumers: Iterable[Consumer]) -> None:
     """Let every consumer of a stream say what it needs before anything is let go."""
     for consumer in consumers:
         consumer.claim()
-    stream.removal.drop_unclaimed()
+    if stream.config.retention == "interest":  # the others may sleep
+        stream.removal.drop_unclaimed()
 
 
 def _reached(subject: str, filters: tuple[str, ...]) -> bool:

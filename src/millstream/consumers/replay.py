@@ -3,7 +3,7 @@
 ConsumersByName is where they are found, then and later.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
 
@@ -75,16 +75,20 @@ class _SavedConsumer(msgspec.Struct, frozen=True):
     entry: ConsumerEntry
 
 
-def section(found: Found) -> bytes:
-    """Return the snapshot's section: the consumers that outlive a restart."""
-    return msgspec.json.encode(
-        [
-            _SavedConsumer(log_id, consumer.state.whole(consumer.config))
-            for log_id, consumers in found.items()
-            for consumer in consumers.values()
-            if consumer.config.is_persisted
-        ]
-    )
+def section(found: Found) -> Iterator[bytes]:
+    """Return the items of the snapshot's section: the consumers that outlive a restart.
+
+    They may change while the items are taken; one that is of a later moment has its version.
+    """
+    return _items([(log_id, list(consumers.values())) for log_id, consumers in found.items()])
+
+
+def _items(found: list[tuple[int, list[Consumer]]]) -> Iterator[bytes]:
+    for log_id, consumers in found:
+        for consumer in consumers:
+            if consumer.config.is_persisted:
+                saved = _SavedConsumer(log_id, consumer.state.whole(consumer.config))
+                yield msgspec.json.encode(saved)
 
 
 class ConsumerReplay:

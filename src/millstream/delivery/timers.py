@@ -13,6 +13,7 @@ from millstream.clock import Clock
 from millstream.supervisor import Supervisor
 
 TIDY_ABOVE = 1024
+TICK = 0.001  # uvloop counts in milliseconds: what it rounds to none would ring until it is due
 
 
 class Timer:
@@ -89,7 +90,7 @@ class Timers:
             callback, timer.callback = timer.callback, None
             if callback is not None:
                 # One owner's fault must not stop everybody else's deadlines.
-                self._supervisor.once("the timer", callback)()
+                self._supervisor.run_once("the timer", callback)
                 ran += 1
         self._set_alarm()
         return ran
@@ -112,6 +113,8 @@ class Timers:
             self._alarm = None
         if self._queue:
             delay = max(0.0, deadline - self.clock.monotonic())
+            if 0 < delay < TICK:
+                delay = TICK
             self._alarm, self._alarm_at = self._loop.call_later(delay, self._ring), deadline
 
     def _ring(self) -> None:

@@ -38,6 +38,7 @@ class Caller:
     sees: Callable[[str], Sees | None] | None = field(default=None, compare=False, repr=False)
     hears: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
     says: Callable[[str], bool] | None = field(default=None, compare=False, repr=False)
+    is_unlimited: bool = False  # a user whom nothing is denied
 
     @property
     def revoked(self) -> bool:
@@ -75,15 +76,17 @@ class Caller:
         """Return whether the caller may send a message to a subject.
 
         The server's own subjects begin with ``$``: they can do what every scope can, so a key needs
-        all of them. Those of a bucket belong to the bucket's stream.
+        all of them, and a user must be one whom nothing is denied. Who is behind such a request is
+        not known where it is answered. Those of a bucket belong to the bucket's stream.
         """
+        is_own = subject.startswith("$") and not subject.startswith(("$KV.", "$O."))
         if self.says is not None:
-            return self.says(subject)
+            return self.says(subject) and (self.is_unlimited or not is_own)
         for sign, stream in BUCKETS:
             bucket = subject.removeprefix(sign).partition(".")[0]
             if subject.startswith(sign) and self.prefixes:
                 return self.may_touch(stream + bucket)
-        if subject.startswith(("$", "_INBOX.")) and not subject.startswith(("$KV.", "$O.")):
+        if is_own or subject.startswith("_INBOX."):
             return not self.prefixes and self.scopes >= EVERY_SCOPE
         return not self.prefixes or subject.startswith(self.prefixes)
 

@@ -52,6 +52,7 @@ cdef struct Conn:
     bint headers
     bint no_responders
     bint guarded              # ask the handler before a publish (once per change of subject)
+    bint choosy               # ask it about reply subjects too
     bint tracked              # tell the handler the reply subjects of what is delivered
     bint mapped               # ask the handler where a publish really goes
     bint parents              # ask the handler about messages that carry the second trace header
@@ -83,6 +84,7 @@ cdef struct Conn:
     uint64_t memo_sweeps
     int memo_allowed
     bint memo_legal
+    Buffer stem               # of reply subjects that are allowed whatever their last token is
     uint64_t in_msgs
     uint64_t in_bytes
     uint64_t out_msgs

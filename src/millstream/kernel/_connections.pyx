@@ -368,6 +368,7 @@ cdef void conn_free(Conn *conn) noexcept:
     discard(&conn.inbox)
     discard(&conn.out)
     discard(&conn.memo)
+    discard(&conn.stem)
     free(conn.loans)
     free(conn)
 

@@ -309,6 +309,8 @@ cdef class Delivery:
             if not sub.link:
                 if self._give(sub, pub):
                     return 1
+            elif is_hidden(sub, pub):
+                continue
             elif sub.link == ROUTE:
                 if source == ROUTE or source == SPOKE:
                     continue
@@ -517,12 +519,23 @@ cdef char *write_head(char *to, const Sub *sub, const Pub *pub, bint with_header
 cdef bint may_pass(const Sub *sub, const Pub *pub, int source, uint32_t cluster) noexcept nogil:
     """Whether a message goes on to a link that wants it. Routes are one hop: the mesh is full."""
     cdef const Conn *conn = <const Conn *>sub.target
+    if is_hidden(sub, pub):
+        return False
     if sub.link == ROUTE:
         return source != ROUTE and source != SPOKE
     if conn == pub.origin or (cluster and conn.cluster == cluster):
         return False
     return source != ROUTE or sub.link == HUB \
         or (pub.subject_len > 4 and memcmp(pub.subject, b"_R_.", 4) == 0)
+
+
+cdef bint is_hidden(const Sub *sub, const Pub *pub) noexcept nogil:
+    """Whether a record is delivered whose own subject the link must not hear.
+
+    Links keep buckets and APIs to each side; records of them may be asked for all the same.
+    """
+    return pub.disguised and sub.denied_count and pub.subject_len and pub.subject[0] != b"$" \
+        and is_denied(sub, pub.subject, pub.subject_len)
 
 
 cdef bint is_named(const Members *group, const Pub *pub) noexcept nogil:

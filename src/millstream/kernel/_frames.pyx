@@ -254,6 +254,10 @@ cdef class Frames:
         cdef const Head *head = self._at(i)
         return _deleted(<const char *>head, head.frame_len)
 
+    def has_headers(self, Py_ssize_t i):
+        """Return whether record ``i`` has a header block."""
+        return self._at(i).headers_len > 0
+
     def record(self, Py_ssize_t i):
         """Return record ``i`` in the order of ``message.Record``'s fields."""
         cdef const Head *head = self._at(i)

@@ -61,6 +61,13 @@ class Handler(Protocol):
 
         After DENIED and ALLOWED_ONCE each message is asked for. The handler says -ERR itself.
         """
+    def may_reply(self, cid: int, reply: bytes) -> int:
+        """Asked about the reply subject of a message, for a ``choosy`` connection.
+
+        ALLOWED is said of all reply subjects that differ only in their last token.
+        """
+    def may_schedule(self, cid: int, headers: bytes) -> bool:
+        """Asked about a ``guarded`` connection's message that has others published later."""
     def traced(
         self, cid: int, subject: bytes, reply: bytes, headers: bytes, payload: bytes
     ) -> bool:
@@ -133,6 +140,7 @@ class Hub:
         headers: bool,
         no_responders: bool,
         guarded: bool = False,
+        choosy: bool = False,
         track_replies: bool = False,
         mapped: bool = False,
         parents: bool = False,

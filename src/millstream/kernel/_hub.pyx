@@ -154,7 +154,7 @@ cdef class Hub:
 
     def configure(
         self, uint32_t cid, *, bint verbose, bint pedantic, bint echo, bint headers,
-        bint no_responders, bint guarded=False, bint track_replies=False, bint mapped=False,
+        bint no_responders, bint guarded=False, bint choosy=False, bint track_replies=False, bint mapped=False,
         bint parents=False, max_payload=None,
     ):
         """Set what CONNECT negotiated and what the client's credentials allow."""
@@ -167,6 +167,8 @@ cdef class Hub:
         conn.headers = headers
         conn.no_responders = no_responders
         conn.guarded = guarded
+        conn.choosy = choosy
+        conn.stem.head = conn.stem.tail = 0
         conn.tracked = track_replies
         conn.mapped = mapped
         conn.parents = parents

@@ -142,12 +142,12 @@ cdef class SubjectTable:
         if 2 * (self.alive + 1) > <Py_ssize_t>self.mask:
             self._grow_buckets()
         if self.free_id == NONE and self.used == self.room:
-            grown = realloc(self.subjects, (2 * self.room + 16) * sizeof(Subject))
+            grown = realloc(self.subjects, (2 * self.room + 1) * sizeof(Subject))
             if grown == NULL:
                 with gil:
                     raise MemoryError
             self.subjects = <Subject *>grown
-            self.room = 2 * self.room + 16
+            self.room = 2 * self.room + 1  # most streams have one subject
         kept = <char *>malloc(size + 1)
         if kept == NULL:
             with gil:
@@ -415,7 +415,8 @@ cdef class SegmentIndex:
         cdef void *grown
         if self.length + extra <= room:
             return 0
-        room += (room >> 1) + 64  # doubling would cost 64 bytes a record right after it
+        # Doubling would cost 64 bytes a record right after it. Many streams have a record or two.
+        room += (room >> 1) + (64 if room > 16 else 4)
         if room < self.length + extra:
             room = self.length + extra
         grown = realloc(self.slots, room * sizeof(Slot))

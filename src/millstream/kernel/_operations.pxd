@@ -11,6 +11,7 @@ from millstream.kernel._scan cimport Word
 
 
 cdef enum:
+    LOOK_AFTER = 4096         # messages copied: then the clock is looked at
     MOST_COSTLY = 32          # messages to costly sinks in one connection's turn
     # why input is refused: _hub.UNKNOWN_OPERATION and so on
     BAD_OPERATION = 1
@@ -40,8 +41,14 @@ cdef class Operations:
     cdef inline bint is_up(self) noexcept:
         return self.enough or self.delivery.costly >= MOST_COSTLY
 
+    # Whether this connection's turn is up, because it called, brought or copied much.
+    cdef inline bint is_enough(self) noexcept:
+        if self.delivery.out_msgs - self.copied > LOOK_AFTER:
+            self.look_at_clock()
+        return self.is_up()
+
     cdef void begin(self) noexcept
-    cdef bint is_enough(self) noexcept
+    cdef void look_at_clock(self) noexcept
 
     cdef Py_ssize_t parse(self, Conn *conn, const char *data, Py_ssize_t size) noexcept
     cdef Py_ssize_t _operation(self, Conn *conn, const char *at, Py_ssize_t size) noexcept
@@ -62,6 +69,8 @@ cdef class Operations:
     cdef void memoize(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef bint is_allowed(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef bint _reply_is_reserved(self, Conn *conn, Pub *pub) noexcept
+    cdef bint _may_be_answered(self, Conn *conn, Pub *pub) noexcept
+    cdef bint _may_schedule(self, Conn *conn, Pub *pub) noexcept
     cdef void tell_replies(self) noexcept
     cdef void _no_responders(self, Conn *conn, Interest interest, Pub *pub) noexcept
     cdef void _control(self, Conn *conn, int verb, const char *args, const char *end) noexcept

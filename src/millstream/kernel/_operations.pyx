@@ -29,7 +29,6 @@ cdef enum:
     LONGEST_PING = 64 * 1024
     ASK = 0                   # Conn.memo_allowed, as Handler.may_publish answers
     YES = 1
-    LOOK_AFTER = 4096         # messages copied: then the clock is looked at
     COPY_SLICES = 5           # so many slices a turn lasts that copies messages only
 
 
@@ -70,15 +69,13 @@ cdef class Operations:
         self.copied = self.delivery.out_msgs
         self.delivery.costly = 0
 
-    cdef bint is_enough(self) noexcept:
-        """Whether this connection's turn is up, because it called, brought or copied much."""
-        if self.delivery.out_msgs - self.copied > LOOK_AFTER:
-            self.copied = self.delivery.out_msgs
-            if self.slice_start == 0:
-                self.slice_start = monotonic_ns()
-            elif monotonic_ns() - self.slice_start >= COPY_SLICES * self.slice_ns:
-                self.enough = True
-        return self.is_up()
+    cdef void look_at_clock(self) noexcept:
+        """Much was copied for this connection: look how long that took."""
+        self.copied = self.delivery.out_msgs
+        if self.slice_start == 0:
+            self.slice_start = monotonic_ns()
+        elif monotonic_ns() - self.slice_start >= COPY_SLICES * self.slice_ns:
+            self.enough = True
 
     cdef void called(self) noexcept:
         """The handler was called: look how long it has been at work for this connection."""
@@ -230,7 +227,9 @@ cdef class Operations:
         if conn.pedantic and not conn.memo_legal:
             self._complain(conn)
         if (conn.guarded and not self.is_allowed(conn, interest, pub)) \
-                or (pub.reply_len and self._reply_is_reserved(conn, pub)):
+                or (pub.reply_len and self._reply_is_reserved(conn, pub)) \
+                or (conn.choosy and pub.reply_len and not self._may_be_answered(conn, pub)) \
+                or (conn.guarded and pub.headers_len and not self._may_schedule(conn, pub)):
             return
         if conn.verbose:
             append(&conn.out, b"+OK\r\n", 5)
@@ -299,6 +298,42 @@ cdef class Operations:
         append(&conn.out, pub.reply, pub.reply_len)
         say(conn, self.phrases.reserved_reply_end)
         self.outboxes.mark(conn)
+        return True
+
+    cdef bint _may_be_answered(self, Conn *conn, Pub *pub) noexcept:
+        """Ask the handler about a reply subject, unless it said yes to all that begin so."""
+        cdef Py_ssize_t stem = pub.reply_len
+        cdef int verdict = ASK
+        while stem > 0 and pub.reply[stem - 1] != b".":
+            stem -= 1
+        if stem and conn.stem.tail == stem and memcmp(conn.stem.data, pub.reply, stem) == 0:
+            return True
+        try:
+            verdict = self.handler.may_reply(conn.cid, pub.reply[:pub.reply_len])
+        except Exception:
+            self.connections.failed(conn, "checking a reply subject failed cid=%d")
+        self.called()
+        if conn.closed or not verdict:
+            return False
+        if verdict == YES:
+            conn.stem.head = conn.stem.tail = 0
+            append(&conn.stem, pub.reply, stem)
+        find(conn, <Interest>conn.interest, pub)
+        return True
+
+    cdef bint _may_schedule(self, Conn *conn, Pub *pub) noexcept:
+        """Ask the handler about a message that has another one published later."""
+        cdef bint allowed = False
+        if not self.phrases.has_schedule(pub.body, pub.headers_len):
+            return True
+        try:
+            allowed = self.handler.may_schedule(conn.cid, pub.body[:pub.headers_len])
+        except Exception:
+            self.connections.failed(conn, "checking a schedule failed cid=%d")
+        self.called()
+        if conn.closed or not allowed:
+            return False
+        find(conn, <Interest>conn.interest, pub)
         return True
 
     cdef void tell_replies(self) noexcept:

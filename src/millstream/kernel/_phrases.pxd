@@ -16,6 +16,7 @@ cdef class Phrases:
     cdef bytes time
     cdef bytes traced                         # headers that have the handler asked,
     cdef bytes traced_parent                  # this one in any case, and only where that is set
+    cdef bytes scheduled                      # a header that has it asked about the guarded
     cdef tuple prefixes                       # kept, as ``reserved`` points into them
     cdef const char *reserved[MOST_RESERVED]
     cdef Py_ssize_t reserved_len[MOST_RESERVED]
@@ -25,6 +26,7 @@ cdef class Phrases:
     cdef bint goes_on[256]                    # or has it as its second one
 
     cdef bint has_trace(self, const char *block, Py_ssize_t size, bint parents) noexcept
+    cdef bint has_schedule(self, const char *block, Py_ssize_t size) noexcept
     cdef bint _is_among(self, const char *subject, Py_ssize_t size) noexcept
 
     # Is this a reply subject that no client may choose? Asked for each request.

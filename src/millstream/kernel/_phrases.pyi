@@ -9,6 +9,7 @@ class Phrases:
     has none. ``reserved`` are prefixes of reply subjects, each with the length from which on
     clients may not use it. A header that begins with ``traced[0]``, or where a connection has
     ``parents`` with ``traced[1]`` in any case, makes the hub ask ``Handler.traced``.
+    One that begins with ``scheduled`` makes it ask ``Handler.may_schedule`` about guarded ones.
     """
 
     def __init__(
@@ -22,4 +23,5 @@ class Phrases:
         time: bytes = b"",
         reserved: tuple[tuple[bytes, int], ...] = (),
         traced: tuple[bytes, bytes] = (b"", b""),
+        scheduled: bytes = b"",
     ) -> None: ...

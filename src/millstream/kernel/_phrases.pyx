@@ -15,7 +15,7 @@ cdef class Phrases:
         self, *, bytes bad_subject not None=b"", tuple reserved_reply not None=(b"", b""),
         tuple nobody not None=(b"", b""), bytes no_headers not None=b"\r\n",
         bytes sequence not None=b"", bytes time not None=b"", tuple reserved not None=(),
-        tuple traced not None=(b"", b""),
+        tuple traced not None=(b"", b""), bytes scheduled not None=b"",
     ):
         cdef bytes prefix
         if not no_headers.endswith(b"\r\n"):
@@ -27,6 +27,7 @@ cdef class Phrases:
         self.sequence = sequence
         self.time = time
         self.traced, self.traced_parent = traced
+        self.scheduled = scheduled
         if len(reserved) > MOST_RESERVED:
             raise ValueError(f"at most {MOST_RESERVED} names are reserved")
         self.prefixes = tuple([prefix for prefix, _ in reserved])
@@ -59,6 +60,17 @@ cdef class Phrases:
             at += 1
             if begins_with(at, end - at, self.traced) \
                     or (parents and begins_in_any_case(at, end - at, self.traced_parent)):
+                return True
+
+    cdef bint has_schedule(self, const char *block, Py_ssize_t size) noexcept:
+        cdef const char *at = block
+        cdef const char *end = block + size
+        while True:
+            at = <const char *>memchr(at, b"\n", end - at)
+            if at == NULL:
+                return False
+            at += 1
+            if begins_with(at, end - at, self.scheduled):
                 return True
 
 

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING
 
 from millstream.accounts.credentials import Presented
 from millstream.accounts.permissions import BadPermission, Permissions, Rule, SubjectRule
+from millstream.kernel._hub import DENIED
 from millstream.links.demand import LOOP_PREFIX, LinkKind, Wish
 from millstream.links.leaf_login import LeafLogin
+from millstream.links.leaf_rights import LeafRights
 from millstream.links.peer_link import LinkRules, PeerLink, Remote
 from millstream.links.terms import MAX_PENDING
 from millstream.nats.transport.closed import Closed
@@ -55,6 +57,7 @@ class Leaf(PeerLink):
         super().__init__(leafs.exchange, cid, kind, remote, patience=leafs.terms.auth_timeout)
         self.dialled = dialled
         self.space: Space | None = None
+        self.rights: LeafRights | None = None
         self.user = ""
         self.delay = 0.0  # before we open it again
         self.was_open = False
@@ -131,7 +134,8 @@ class Leaf(PeerLink):
     def _greeted(self, said: LinkInfo) -> None:
         """Say who we are to the hub that greets us."""
         assert self.dialled is not None
-        if not said.client_id or said.leafnode_urls is None:
+        # A hub that does not advertise tells no addresses, but no port for clients says the other.
+        if not said.client_id or (said.leafnode_urls is None and not said.info_on_connect):
             self.end("attempted to connect to wrong port", Closed.PROTOCOL)
             return
         self._know(
@@ -174,19 +178,23 @@ class Leaf(PeerLink):
 
     def _enter(self, space: "Space", rules: LinkRules) -> None:
         self.space = space
+        sessions = self.exchange.sessions
+        subjects_of = sessions.reception.subjects_of
+        self.rights = LeafRights(space, rules, subjects_of, sessions.info.domain)
         is_system = space is self.exchange.accounts.system
         self.rules = self._leafs.without_jetstream(rules, self, is_system=is_system)
 
     def _begin(self, headers: bool, told: Permissions | None) -> None:
         """Open the link both ways; ``told`` are the rights that a leaf has here."""
         assert self.space is not None
+        assert self.rights is not None
         self.is_open = True
         self.hub.wishes.open_link(
             self.cid,
             headers=headers and self.greeting.headers,
-            guarded=self.rules.guards_input,
+            guarded=self.rules.guards_input or self.rights.are_limited,
             mapped=self.space.mapper is not None,
-            trusted=not self.rules.guards_input and not self.rules.outgoing.allow,
+            trusted=not self.rights.are_limited,
             interest=self.space.interest,
             max_payload=self.greeting.max_payload,
         )
@@ -202,6 +210,21 @@ class Leaf(PeerLink):
     def space_named(self, account: bytes) -> "Space | None":
         """Return the one account that the link is about."""
         return self.space
+
+    @property
+    def judged(self) -> LeafRights | None:
+        """Return what the other server may do here, where that is not everything."""
+        return self.rights
+
+    def may_publish(self, subject: bytes) -> int:
+        """Judge a message that comes in, also by what it would have an API show or change."""
+        allowed = super().may_publish(subject)
+        if allowed == DENIED or self.rights is None or not self.rights.are_limited:
+            return allowed
+        allowed = self.rights.judge(subject)
+        if allowed == DENIED:  # a client there asks for too much: the others keep the link
+            log.info("%s: its rights do not reach %r", self.label, subject)
+        return allowed
 
     def mapped(self, subject: bytes) -> bytes:
         """Return where a message goes by the account's mappings."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from millstream.kernel._interest import Interest
     from millstream.links.exchange import Exchange
     from millstream.nats.accounts.accounts import Space
+    from millstream.nats.server_link import Judged
 
 log = logging.getLogger(__name__)
 
@@ -129,6 +130,11 @@ class PeerLink:
 
     def trespass(self, subject: bytes) -> None:
         """Take that the other server sent what it may not send."""
+
+    @property
+    def judged(self) -> "Judged | None":
+        """Return the rights of the other server, None where it may do everything."""
+        return None
 
     def space_of(self, account: bytes) -> "Interest | None":
         """Return the subjects of an account that messages are for, None to drop them."""

@@ -194,7 +194,7 @@ def streams(found: KeptFigures) -> Iterator[Family]:
         lost = sum(gap.size for gap in gaps)
         values = {
             "appended_records_total": state.last_seq,
-            "read_records_total": each.stream.index.records_read,
+            "read_records_total": each.stream.records_read,
             "evicted_records_total": max(0, state.last_seq - state.messages - lost),
             "gap_records_total": lost,
             "records": state.messages,

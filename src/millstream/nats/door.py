@@ -4,7 +4,8 @@ import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Protocol, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from millstream.clock import Clock
 from millstream.kernel._hub import Hub
@@ -13,15 +14,16 @@ from millstream.listener import Accepted, Listener
 from millstream.nats.authenticator import Authenticator
 from millstream.nats.session import NatsLimits
 from millstream.nats.sessions import Sessions
-from millstream.nats.transport.fed_client import PlainClient
 from millstream.nats.transport.handshakes import Handshakes
-from millstream.nats.transport.proxies import Proxies
-from millstream.nats.transport.tls import Tls
-from millstream.nats.transport.tls_transport import TlsClient, TlsPort
 from millstream.nats.transport.trace import Tracing
-from millstream.nats.transport.upgrade import WebsocketTerms
 from millstream.supervisor import Supervisor
 from millstream.wire.info import ServerInfo
+
+if TYPE_CHECKING:
+    from millstream.nats.transport.proxies import Proxies
+    from millstream.nats.transport.tls import Tls
+    from millstream.nats.transport.tls_transport import TlsPort
+    from millstream.nats.transport.upgrade import WebsocketTerms
 
 _HUB_TICK = 0.05
 _TURNS_PER_SECOND = 20
@@ -45,17 +47,22 @@ class NatsDoor:
         info: ServerInfo,
         limits: NatsLimits | None = None,
         reception: Authenticator | None = None,
-        tls: TlsPort | None = None,
+        tls: "TlsPort | None" = None,
         tracing: Tracing | None = None,
         supervisor: Supervisor | None = None,
-        proxies: Proxies | None = None,
+        proxies: "Proxies | None" = None,
+        check: Callable[[], None] | None = None,
     ) -> None:
-        """With ``tls`` the NATS port asks for a handshake, or offers one; INFO says which."""
+        """With ``tls`` the NATS port asks for a handshake, or offers one; INFO says which.
+
+        ``check`` comes before each turn of the hub: it does not return where nothing may be said.
+        """
         limits = limits or NatsLimits()
         self.sessions = Sessions(clock, interest, _announced(info, tls), limits, reception, tracing)
         self._limits = limits
         self._loop = loop
         self._entrance = Handshakes(loop, clock, self.sessions, limits.max_connections)
+        self._check = check
         self._listener = Listener(loop, self._accepting(tls, proxies))
         self._websocket: Listener | None = None
         self._timer: asyncio.TimerHandle | None = None
@@ -84,11 +91,12 @@ class NatsDoor:
 
     def serve(self) -> None:
         """Serve who is here, and look at deadlines from now on."""
-        self._loop.add_reader(self.hub.fd, self.hub.poll)
+        poll = self.hub.poll if self._check is None else partial(_checked, self._check, self.hub)
+        self._loop.add_reader(self.hub.fd, poll)
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
 
     def start_websocket(
-        self, host: str, port: int, terms: WebsocketTerms, tls: Tls | None
+        self, host: str, port: int, terms: "WebsocketTerms", tls: "Tls | None"
     ) -> tuple[str, int]:
         """Listen for clients that speak NATS in WebSocket frames; return the bound address."""
         from millstream.nats.transport.websocket import (  # pays only if used
@@ -131,13 +139,17 @@ class NatsDoor:
             self._loop.remove_reader(self.hub.fd)
         self.sessions.close()
 
-    def _accepting(self, tls: TlsPort | None, proxies: Proxies | None) -> Accepted:
+    def _accepting(self, tls: "TlsPort | None", proxies: "Proxies | None") -> Accepted:
         """Return what to do with a client: without TLS the hub takes the socket itself."""
 
         def accepted(fd: int, peer: str) -> None:
             if tls is not None:
+                from millstream.nats.transport.tls_transport import TlsClient
+
                 self._arrive(TlsClient, tls, fd, peer)
             elif self.sessions.tracing.on or proxies is not None:
+                from millstream.nats.transport.fed_client import PlainClient
+
                 self._arrive(PlainClient, proxies, fd, peer)
             else:
                 self.sessions.open(fd, peer)
@@ -158,6 +170,8 @@ class NatsDoor:
 
     def _turn(self) -> None:
         self._turns += 1
+        if self._check is not None:
+            self._check()
         if self._turns % _TURNS_PER_SECOND == 0:
             self._tick_clients()
         else:
@@ -165,7 +179,12 @@ class NatsDoor:
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
 
 
-def _announced(info: ServerInfo, tls: TlsPort | None) -> ServerInfo:
+def _checked(check: Callable[[], None], hub: Hub) -> None:
+    check()
+    hub.poll()
+
+
+def _announced(info: ServerInfo, tls: "TlsPort | None") -> ServerInfo:
     """Return INFO with what it says about TLS."""
     if tls is None:
         return info

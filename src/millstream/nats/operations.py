@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
 from millstream.kernel._hub import ALLOWED
+from millstream.nats.sending import may_reply, may_schedule
 from millstream.nats.transport.closed import SLOW_CONSUMERS, Closed
 from millstream.wire.info import ServerInfo
 
@@ -108,6 +109,14 @@ class Operations:
         if subject in session.rights.settled:
             return ALLOWED
         return session.may_publish(subject, self._clock.monotonic())
+
+    def may_reply(self, cid: int, reply: bytes) -> int:
+        """Judge where a message of a guarded connection wants its answers."""
+        return may_reply(self.sessions[cid], reply)
+
+    def may_schedule(self, cid: int, headers: bytes) -> bool:
+        """Judge a message of a guarded connection that has others published later."""
+        return may_schedule(self.sessions[cid], headers)
 
     def traced(
         self, cid: int, subject: bytes, reply: bytes, headers: bytes, payload: bytes

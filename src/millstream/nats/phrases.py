@@ -16,4 +16,5 @@ PHRASES = Phrases(
     sequence=b"\r\nNats-Sequence: ",
     time=b"\r\nNats-Time-Stamp: ",
     traced=(b"Nats-Trace-Dest:", b"traceparent:"),
+    scheduled=b"Nats-Schedule",
 )

@@ -15,6 +15,7 @@ from millstream.nats.record_reads import (
     written_stream,
 )
 from millstream.subjects.pattern_set import any_overlap
+from millstream.wire.headers import MalformedHeaders, parse_headers
 
 
 class PublishRights:
@@ -50,12 +51,51 @@ class PublishRights:
             return ALLOWED
         return ALLOWED_ONCE if rights.may_answer(subject, now) else DENIED
 
+    def may_touch(self, asked: bytes) -> bool:
+        """Say whether a request to an API shows and changes only what the client may."""
+        subject = text_of(self.plain(asked))
+        if not subject.startswith("$"):
+            return True
+        request, target = read_request(subject), written_stream(subject)
+        if request is not None and not self._rights.reads_all and not self._may_read(request):
+            return False
+        return target is None or self._may_write(target)
+
     def sight_of(self, stream: str) -> Sight | None:
         """Return what the client sees of a stream in its account, None for everything."""
         if self._rights.reads_all:
             return None
         patterns = self._subjects_of(self._account, stream)
         return sight_of(self._rights.permissions.subscribe, stream, patterns)
+
+    def wrong_schedule(self, headers: bytes) -> bytes:
+        """Return a subject that a schedule names and the client may not use so, nothing if none.
+
+        It publishes to its target, and it may take the newest record of a source along.
+        """
+        from millstream.streams.schedules.schedules import SOURCE, TARGET  # a server may keep none
+
+        try:
+            named = parse_headers(headers)
+        except MalformedHeaders:
+            return b""  # nobody finds a schedule in it
+        hidden = self._rights.permissions.subscribe.filters()
+        for name, value in named:
+            if name == TARGET and not self._rights.may_publish(value):
+                return value
+            if name == SOURCE and hidden and any_overlap((text_of(value),), hidden):
+                return value
+        return b""
+
+    def may_send_out(self, targets: Sequence[str]) -> bool:
+        """Say whether the client may have everything published that fits these patterns."""
+        if not self._rights.guards_publishing:
+            return True
+        denied = [entry.pattern for entry in self._rights.permissions.publish.deny]
+        return not any_overlap(targets, denied) and all(
+            self._rights.may_publish(target.encode("utf-8", "surrogateescape"))
+            for target in targets
+        )
 
     def may_copy(self, subjects: Sequence[str], origins: Sequence[str]) -> bool:
         """Say whether records may go out under other subjects: those that the client may hear.

@@ -3,11 +3,38 @@
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
+    from millstream.accounts.rights import Rights
     from millstream.kernel._interest import Interest
+    from millstream.nats.accounts.accounts import Space
+    from millstream.nats.publish_rights import PublishRights
+
+
+class Judged(Protocol):
+    """Somebody whose rights count: a client, or a server that has only some."""
+
+    @property
+    def space(self) -> "Space | None":
+        """Return the account that it is in."""
+        ...
+
+    @property
+    def rights(self) -> "Rights":
+        """Return what it may publish and hear."""
+        ...
+
+    @property
+    def publishing(self) -> "PublishRights":
+        """Return what it may read and write by requests."""
+        ...
 
 
 class ServerLink(Protocol):
-    """What becomes of the operations of a link; ``links.link.Link`` is one."""
+    """What becomes of the operations of a link; ``links.peer_link.PeerLink`` is one."""
+
+    @property
+    def judged(self) -> Judged | None:
+        """Return its rights, None for a server that may do everything."""
+        ...
 
     def connect(self, options: bytes) -> None:
         """Take CONNECT."""

@@ -138,7 +138,7 @@ class Session:
         self._leave()
         if admitted is None:
             self._reception.events.refused(self)
-            self._complain(f"authentication error - {refused_user(self)}")
+            self.complain(f"authentication error - {refused_user(self)}")
             self._violation()
         elif admitted.space.is_full:
             self.end(errors.MAXIMUM_ACCOUNT_CONNECTIONS, Closed.ACCOUNT_FULL)
@@ -202,6 +202,7 @@ class Session:
             headers=asked.headers and self.greeting.headers,
             no_responders=asked.no_responders,
             guarded=self.identity is None or self.rights.guards_publishing,
+            choosy=self.rights.guards_replies,
             track_replies=self.rights.answers_requests,
             mapped=self.space is not None and self.space.mapper is not None,
             parents=self.space is not None and self.space.account.trace is not None,
@@ -244,9 +245,11 @@ class Session:
                 if limit:
                     self.hub.unsubscribe(self.cid, sid, limit - delivered)
 
-    def _complain(self, what: str) -> None:
-        """Tell the log what the client was refused."""
+    def complain(self, what: str, text: str = "") -> None:
+        """Tell the log what the client was refused, and the client too where there is a text."""
         log.error("%s - %s", label(self, self.hub.connection_stats(self.cid)), what)
+        if text:
+            self._say(text)
 
     def _violation(self) -> None:
         self.end(errors.AUTHORIZATION_VIOLATION, Closed.AUTHENTICATION)
@@ -261,8 +264,8 @@ class Session:
         verdict = self.publishing.judge(subject, now)
         if verdict == _hub.DENIED:
             plain = self.publishing.plain(subject)
-            self._complain(f"Publish Violation - Subject {errors.quoted(plain)}")
-            self._say(errors.publish_violation(plain))
+            what = f"Publish Violation - Subject {errors.quoted(plain)}"
+            self.complain(what, errors.publish_violation(plain))
         return verdict
 
     def sub(self, subject: bytes, queue: bytes, sid: bytes) -> None:
@@ -272,8 +275,8 @@ class Session:
         elif not self.rights.may_subscribe(subject, queue):
             group = f", Queue: {errors.quoted(queue)}" if queue else ""
             about = f"Subject {errors.quoted(subject)}{group}, SID {text_of(sid)}"
-            self._complain(f"Subscription Violation - {about}")
-            self._say(errors.subscription_violation(subject, queue))
+            text = errors.subscription_violation(subject, queue)
+            self.complain(f"Subscription Violation - {about}", text)
         elif 0 < self.limits.max_subject_tokens <= subject.count(b"."):
             self._say(errors.too_many_tokens(subject))
         elif _has_all_subscriptions(self, self.space, self.hub):

@@ -53,7 +53,7 @@ class Sessions:
         self._limits = limits
         self._operations = operations = Operations(clock, lambda: self.info)
         self._sessions = operations.sessions
-        self.clients = SessionClients(operations.sessions)
+        self.clients = SessionClients(operations.sessions, operations.links)
         self.links = operations.links  # connections to other servers, by id
         self._closing: list[Closing] = []
         self.hub = Hub(

@@ -4,6 +4,7 @@ The columns of a stream are known, and from there on those of windows, joins and
 SQL and Python make is not, and whatever comes after them is left to Spark.
 """
 
+import csv
 from collections.abc import Callable, Iterable
 
 from millstream.pipelines.file.document import near
@@ -16,9 +17,11 @@ from millstream.pipelines.file.spec import (
     StreamSink,
     StreamSource,
     TableSink,
+    TableSource,
     WindowStep,
 )
 from millstream.pipelines.problems import PipelineError
+from millstream.pipelines.tables.parquet_table import local_path
 from millstream.spark.columns import shown
 from millstream.spark.options import parse as parse_read
 from millstream.spark.writing.entries import Layout
@@ -36,7 +39,7 @@ def check_columns(pipeline: Pipeline, fields_of: Fields = lambda _: ()) -> None:
     known: dict[str, Columns | None] = {}
     hidden: dict[str, StreamSource] = {}
     for source in pipeline.sources:
-        known[source.name] = _source(source) if isinstance(source, StreamSource) else None
+        known[source.name] = _source(source) if isinstance(source, StreamSource) else _table(source)
         if isinstance(source, StreamSource):
             hidden[source.name] = source
     for step in pipeline.steps:
@@ -57,6 +60,18 @@ def _source(source: StreamSource) -> Columns | None:
     if fields is None:
         return None
     return (*fields, *(name for name in names if name != "payload"))
+
+
+def _table(source: TableSource) -> Columns | None:
+    """Return the columns of files that the pipeline names, or that the first line of a CSV does."""
+    if source.schema is not None:
+        fields = ddl_names(source.schema)
+        return None if fields is None else tuple(fields)
+    path = local_path(source.place)
+    if source.format != "csv" or source.options or path is None or not path.is_file():
+        return None
+    with path.open(newline="", encoding="utf-8", errors="replace") as lines:
+        return tuple(next(csv.reader(lines), ())) or None
 
 
 def _used(step: Step) -> list[tuple[str, list[str]]]:

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import msgspec
@@ -19,6 +19,8 @@ class Progress:
     seconds: float
     positions: Mapping[str, int]  # per stream: the last sequence taken
     lag: int  # records that were there already and are not taken yet
+    rows_out: int | None = None  # rows that the sink got; None where nobody counts them
+    late: int = 0  # rows that came after the watermark had passed them
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,9 +30,23 @@ class Done:
     sink: str
     rows: int
     batches: int
+    rows_out: int | None = None
+    late: int = 0
 
 
-def progress_of(sink: str, report: Mapping[str, Any]) -> Progress:
+@dataclass(slots=True)
+class Tally:
+    """What the batches of one sink added, as far as the driver writes them itself."""
+
+    rows: dict[int, int | None] = field(default_factory=dict)
+
+    def note(self, batch: int, rows: int | None) -> None:
+        """Keep what a batch added; only the newest few are asked for."""
+        self.rows[batch] = rows
+        self.rows.pop(batch - 200, None)
+
+
+def progress_of(sink: str, report: Mapping[str, Any], tally: Tally | None = None) -> Progress:
     """Return what a progress report of Spark says."""
     sources = report["sources"]
     ends: dict[str, int] = {}
@@ -46,7 +62,21 @@ def progress_of(sink: str, report: Mapping[str, Any]) -> Progress:
         seconds=round(float((report.get("durationMs") or {}).get("triggerExecution", 0)) / 1000, 3),
         positions=ends,
         lag=sum(max(head - ends.get(name, 0), 0) for name, head in heads.items()),
+        rows_out=_rows_out(report, tally),
+        late=sum(
+            int(state.get("numRowsDroppedByWatermark") or 0)
+            for state in report.get("stateOperators") or ()
+        ),
     )
+
+
+def _rows_out(report: Mapping[str, Any], tally: Tally | None) -> int | None:
+    """Return how many rows a batch added: Spark knows it of its own sinks, the tally of ours."""
+    counted = None if tally is None else tally.rows.get(int(report["batchId"]))
+    if counted is not None:
+        return counted
+    told = (report.get("sink") or {}).get("numOutputRows")
+    return None if told is None or int(told) < 0 else int(told)  # -1 is Spark's unknown
 
 
 def _rows(report: Mapping[str, Any]) -> int:

@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ from millstream.pipelines.file.spans import seconds
 from millstream.pipelines.file.spec import Pipeline, Sink, TableSink
 from millstream.pipelines.frames import build_frames
 from millstream.pipelines.problems import PipelineError
-from millstream.pipelines.progress import Done, Progress, progress_of
+from millstream.pipelines.progress import Done, Progress, Tally, progress_of
 from millstream.pipelines.session import is_local
 from millstream.pipelines.sinks import all_sinks, check, start, write
 
@@ -38,9 +38,12 @@ class _Running:
     sink: str
     begin: Callable[[], "StreamingQuery"]
     query: "StreamingQuery"
+    tally: Tally = field(default_factory=Tally)
     told: int = -1
     rows: int = 0
     batches: int = 0
+    rows_out: int | None = 0
+    late: int = 0
     starts: int = 1
 
     def started_again(self, error: BaseException) -> bool:
@@ -54,12 +57,23 @@ class _Running:
     def news(self) -> Iterator[Progress]:
         """Return the batches that were committed since the last call; empty ones stay unsaid."""
         for report in self.query.recentProgress:
-            progress = progress_of(self.sink, report)
-            if progress.batch > self.told and progress.rows:
-                self.told = progress.batch
-                self.rows += progress.rows
-                self.batches += 1
+            progress = progress_of(self.sink, report, self.tally)
+            if progress.batch > self.told and (progress.rows or progress.rows_out):
+                self._count(progress)
                 yield progress
+
+    def _count(self, progress: Progress) -> None:
+        self.told = progress.batch
+        self.rows += progress.rows
+        self.batches += 1
+        self.late += progress.late
+        if self.rows_out is not None:
+            out = progress.rows_out
+            self.rows_out = None if out is None else self.rows_out + out
+
+    def done(self) -> Done:
+        """Return what the sink did in this run."""
+        return Done(self.sink, self.rows, self.batches, self.rows_out, self.late)
 
 
 def run(
@@ -97,7 +111,7 @@ def run_tables(
             raise
         except Exception as error:
             raise failed(f"sink {sink.name!r}", error) from error
-        yield Done(sink.name, rows, 1)
+        yield Done(sink.name, rows, 1, rows)
 
 
 def _job_place(
@@ -153,9 +167,10 @@ def _stream(
 
 
 def _begun(frame: Any, sink: Any, pipeline: Pipeline, checkpoint: str) -> _Running:
-    begin = partial(start, frame, sink, pipeline, checkpoint)
+    tally = Tally()
+    begin = partial(start, frame, sink, pipeline, checkpoint, tally)
     try:
-        running = _Running(sink.name, begin, begin())
+        running = _Running(sink.name, begin, begin(), tally)
     except Exception as error:
         raise failed(f"sink {sink.name!r}", error) from error
     _wait_for_source(running.query)
@@ -185,6 +200,6 @@ def _followed(running: list[_Running]) -> Iterator[Progress | Done]:
                     continue
                 raise failed(f"sink {one.sink!r}", error) from error
             left.remove(one)
-            yield Done(one.sink, one.rows, one.batches)
+            yield one.done()
         if left:
             time.sleep(POLL_SECONDS)

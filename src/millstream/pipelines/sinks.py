@@ -14,6 +14,7 @@ from millstream.pipelines.file.spec import (
     StreamSource,
     TableSink,
 )
+from millstream.pipelines.progress import Tally
 from millstream.pipelines.stream_job import publish
 from millstream.pipelines.tables.batch_tables import batch_table
 from millstream.pipelines.tables.parquet_table import (
@@ -40,8 +41,10 @@ def all_sinks(pipeline: Pipeline) -> list[tuple[str, Sink]]:
     return found
 
 
-def start(frame: "DataFrame", sink: Sink, pipeline: Pipeline, checkpoint: str) -> "StreamingQuery":
-    """Start the streaming query that fills a sink."""
+def start(
+    frame: "DataFrame", sink: Sink, pipeline: Pipeline, checkpoint: str, tally: Tally
+) -> "StreamingQuery":
+    """Start the streaming query that fills a sink; ``tally`` hears what its batches add."""
     writer = frame.writeStream.queryName(f"{pipeline.name}/{sink.name}").outputMode(sink.mode)
     writer = writer.option("checkpointLocation", checkpoint)
     writer = writer.trigger(**_trigger(pipeline.schedule))
@@ -49,11 +52,11 @@ def start(frame: "DataFrame", sink: Sink, pipeline: Pipeline, checkpoint: str) -
         options = stream_options(pipeline, sink)
         if sink.mode is Mode.APPEND:
             return writer.format("millstream").options(**options).start()
-        return writer.foreachBatch(_publish_to(options, checkpoint)).start()
+        return writer.foreachBatch(_publish_to(options, checkpoint, tally)).start()
     if _by_spark(sink, checkpoint):
         return _files(writer, sink).start()
     owner = _owner(pipeline, sink, checkpoint)
-    return writer.foreachBatch(_put_into(sink, checkpoint, owner)).start()
+    return writer.foreachBatch(_put_into(sink, checkpoint, owner, tally)).start()
 
 
 def check(spark: "SparkSession", sink: Sink, checkpoint: str) -> None:
@@ -133,24 +136,32 @@ def _files(writer: "DataStreamWriter", sink: TableSink) -> "DataStreamWriter":
 
 
 def _put_into(
-    sink: TableSink, checkpoint: str, owner: TableOwner
+    sink: TableSink, checkpoint: str, owner: TableOwner, tally: Tally
 ) -> Callable[["DataFrame", int], None]:
     def put(frame: "DataFrame", batch: int) -> None:
-        batch_table(sink, _query_of(frame, checkpoint), owner).put(frame, batch)
+        added = batch_table(sink, _query_of(frame, checkpoint), owner).put(frame, batch)
+        tally.note(batch, added)
 
     return put
 
 
-def _publish_to(options: dict[str, str], checkpoint: str) -> Callable[["DataFrame", int], None]:
+def _publish_to(
+    options: dict[str, str], checkpoint: str, tally: Tally
+) -> Callable[["DataFrame", int], None]:
     """Return what writes a batch of changed rows: Spark lets a Python sink only append.
 
     The server knows the batch by the query's id and its number, so a batch that comes again after
     a crash is dropped here too.
     """
+    from pyspark.sql import Observation
+    from pyspark.sql.functions import count, lit
 
     def publish(frame: "DataFrame", batch: int) -> None:
         known = {"sinkId": _query_of(frame, checkpoint), "batchId": str(batch)}
+        counted = Observation()
+        frame = frame.observe(counted, count(lit(1)).alias("rows"))
         frame.write.format("millstream").options(**{**known, **options}).mode("append").save()
+        tally.note(batch, counted.get["rows"])
 
     return publish
 

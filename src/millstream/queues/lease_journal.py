@@ -42,7 +42,7 @@ class LeaseJournal:
     @property
     def keeps_leases(self) -> bool:
         """Whether leases and deliveries outlive the process."""
-        return self.is_persisted and self._settings().leases_durable
+        return self.is_persisted and self._settings().keeps_leases
 
     async def write_leases(self, event: Event) -> None:
         """Write an event where leases are kept; returns once it is durable."""

@@ -2,7 +2,8 @@
 
 Callers pass the time and the jobs that exist, and carry out what is decided here. A job is
 claimable while it is live, not leased, not waiting out a delay and not on its way out. Jobs that
-came back lie in a heap below the cursor and go first; the cursor then hands out the rest.
+came back lie in a heap below the cursor and go first; the cursor then hands out the rest. Where
+jobs have keys, one of each key is out at a time, and keeps its key until it is done with.
 """
 
 import heapq
@@ -12,6 +13,7 @@ from typing import Protocol, assert_never
 
 import msgspec
 
+from millstream.delivery.key_lanes import KeyLanes
 from millstream.queues.lease_events import (
     Claim,
     Claimed,
@@ -23,6 +25,7 @@ from millstream.queues.lease_events import (
 )
 
 MOST_BYTES = 8 * 1024 * 1024  # of data that one claim answers, above the first job
+MOST_PARKED = 1024  # jobs that one pass lets wait for their keys
 MOST_POISON = 64  # jobs that one pass sets aside as undeliverable
 ENDED = -1  # the connection of leases that were pushed by a process that is no more
 
@@ -40,6 +43,14 @@ class Jobs(Protocol):
 
     def ready_at_ms(self, seq: int) -> int:
         """Return from when on a live job may be claimed, 0 for always."""
+        ...
+
+    def key(self, seq: int) -> bytes:
+        """Return the key of a live job, empty where it has none."""
+        ...
+
+    def pass_over(self, seq: int) -> None:
+        """Note that a job is not handed out now."""
         ...
 
 
@@ -87,11 +98,14 @@ class Leases:
         self._next_lease_id = next_lease_id
         self._cursor = 1
         self._reclaim: list[int] = []  # a heap; those that count are in the set
-        self._reclaimable: set[int] = set()
+        self.reclaimable: set[int] = set()  # came back, and may be claimed
         self._delayed: dict[int, int] = {}
         self._ready_times: list[tuple[int, int]] = []  # a heap of (ready at, seq)
         self._deadlines: list[tuple[int, int]] = []  # a heap of (deadline, seq), stale ones too
         self._connections: dict[int, set[int]] = {}
+        self.lanes = KeyLanes()
+        self.is_interrupted = False  # there may be more to hand out: ask again
+        self._parked = 0  # by the claim that is served
 
     # -- looking -----------------------------------------------------------------------------
 
@@ -112,7 +126,7 @@ class Leases:
     def known(self) -> set[int]:
         """Return every job about which something is remembered, but for those on their way out."""
         known = self.held.keys() | self.deliveries.keys() | self._delayed.keys()
-        return (known | self._reclaimable) - self.leaving
+        return (known | self.reclaimable | self.lanes.waiting) - self.leaving
 
     # -- time --------------------------------------------------------------------------------
 
@@ -162,6 +176,7 @@ class Leases:
         on their way out until the caller says ``gone`` or ``put_back``.
         """
         poison: list[int] = []
+        self._parked, self.is_interrupted = 0, False
         turns = deque(claimer for claimer in claimers if not claimer.is_served)
         while turns and len(poison) < MOST_POISON:
             seq = self._next(jobs, now_ms)
@@ -181,21 +196,57 @@ class Leases:
     def _next(self, jobs: Jobs, now_ms: int) -> int:
         while self._reclaim:
             seq = heapq.heappop(self._reclaim)
-            if seq not in self._reclaimable:
+            if seq not in self.reclaimable:
                 continue
-            self._reclaimable.remove(seq)
-            if jobs.next_live(seq) == seq:
+            self.reclaimable.remove(seq)
+            if jobs.next_live(seq) != seq:
+                self.forget(seq)
+            elif not self.lanes.is_on or self._gets_key(seq, jobs):
                 return seq
-            self.forget(seq)
         while seq := jobs.next_live(self._cursor):
+            if self.lanes.is_on and self._looked_enough(seq, jobs):
+                return 0
             self._cursor = seq + 1
             if seq in self.held or seq in self._delayed or seq in self.leaving:
+                if self.lanes.is_on:
+                    self.lanes.hold(seq, jobs.key(seq))
                 continue
             ready_at_ms = jobs.ready_at_ms(seq)
-            if ready_at_ms <= now_ms:
+            if ready_at_ms > now_ms:
+                self._give_back(seq, ready_at_ms)
+            elif not self.lanes.is_on or self._gets_key(seq, jobs):
                 return seq
-            self._give_back(seq, ready_at_ms)
         return 0
+
+    def _looked_enough(self, seq: int, jobs: Jobs) -> bool:
+        """Whether to stop before a job: others have a turn, or no more may wait for their keys."""
+        self.is_interrupted = self._parked >= MOST_PARKED
+        is_blocked = self.lanes.is_full and not self.lanes.is_free(jobs.key(seq))
+        return self.is_interrupted or is_blocked
+
+    def _gets_key(self, seq: int, jobs: Jobs) -> bool:
+        """Give a job its key, or let it wait for the one that has it."""
+        if self.lanes.knows(seq):
+            return True
+        key = jobs.key(seq)
+        if self.lanes.is_free(key):
+            self.lanes.hold(seq, key)
+            return True
+        self.lanes.park(seq, key)
+        self._parked += 1
+        jobs.pass_over(seq)
+        return False
+
+    def keep_order(self, *, on: bool) -> None:
+        """Begin or end to hand out one job of each key at a time."""
+        if on != self.lanes.is_on:
+            waiting = sorted(self.lanes.waiting)
+            self.lanes.switch(on=on)
+            if on:
+                self._cursor = 1  # which keys are out is seen on the way
+                self._reclaim, self.reclaimable = [], set()
+            for seq in waiting:
+                self._free(seq)
 
     def _lease(self, seq: int, claimer: Claimer, deadline_ms: int) -> Granted:
         deliveries = self.deliveries.get(seq, 0) + 1
@@ -264,7 +315,10 @@ class Leases:
         self._drop(seq)
         self.deliveries.pop(seq, None)
         self._delayed.pop(seq, None)
-        self._reclaimable.discard(seq)
+        self.reclaimable.discard(seq)
+        if self.lanes.is_on and (following := self.lanes.release(seq)):
+            self.lanes.waiting.discard(following)
+            self._free(following)
 
     # -- persistence -------------------------------------------------------------------------
 
@@ -385,6 +439,6 @@ class Leases:
 
     def _free(self, seq: int) -> None:
         """Make a job claimable; what the cursor has yet to pass needs no place in the heap."""
-        if seq < self._cursor and seq not in self._reclaimable:
-            self._reclaimable.add(seq)
+        if seq < self._cursor and seq not in self.reclaimable:
+            self.reclaimable.add(seq)
             heapq.heappush(self._reclaim, seq)

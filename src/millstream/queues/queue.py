@@ -81,6 +81,7 @@ class Queue:
         """Return what the topic's configuration says now."""
         if self._config is not self.stream.config:
             self._config, self._settings = self.stream.config, settings_of(self.stream.config)
+            self.leases.keep_order(on=self._settings.record_key is not None)
         return self._settings
 
     # -- looking -----------------------------------------------------------------------------
@@ -92,6 +93,7 @@ class Queue:
     def _counters(self, state: StreamState) -> Counters:
         leases = self.leases
         away = leases.in_flight + leases.delayed + len(leases.leaving) - self._removal.under_way
+        away += len(leases.lanes.waiting)
         return Counters(max(0, state.messages - away), leases.in_flight, leases.dead_lettered)
 
     def _look(self) -> StreamState:
@@ -143,7 +145,9 @@ class Queue:
         """Return each one's jobs, and the state that they are from unless time has passed since."""
         state = self._look()
         wanted = sum(claimer.wanted for claimer in claimers)
-        jobs = StoredJobs(self.stream, state.first_seq, min(wanted, READ_AHEAD))
+        rule = self.settings.record_key
+        ahead = READ_AHEAD if rule is not None else min(wanted, READ_AHEAD)
+        jobs = StoredJobs(self.stream, state.first_seq, ahead, rule)
         try:
             waited = await self._hand_out(claimers, jobs, lease_ms)
             waited = await self._log_claims(claimers) or waited
@@ -165,11 +169,15 @@ class Queue:
         while True:
             limit = self.settings.most_deliveries
             poison = self.leases.hand_out(claimers, jobs, self._now_ms(), lease_ms, limit)
-            if not poison:
+            if not poison and not self.leases.is_interrupted:
                 return waited
             waited = True
+            if not poison:
+                await asyncio.sleep(0)
+                continue
             moved = await self.work.run(self._removal.bury([jobs.record(seq) for seq in poison]))
-            if moved < MOST_POISON:  # all that there were, or one failed and would come again
+            is_all = len(poison) < MOST_POISON and not self.leases.lanes.is_on
+            if is_all or moved < len(poison):  # one that failed would come again
                 return waited
 
     async def _log_claims(self, claimers: list[Claimer]) -> bool:
@@ -210,6 +218,8 @@ class Queue:
         if done:
             self.waiting.wake(owners)
             await self.work.run(self._removal.delete(done))
+            if self.leases.lanes.is_on:  # the next of their keys may go
+                self.waiting.wake_hungry()
         return Answered(len(done), skipped)
 
     async def nack(

@@ -1,4 +1,4 @@
-"""Redrive: dead letters go back to the queue that they came from, and leave their topic.
+"""Redrive: dead letters go back to the queue or stream that they came from, and leave their topic.
 
 The copy is appended before the letter is deleted, so a crash in between leaves both: a job may
 come twice, but never not at all.
@@ -10,11 +10,21 @@ import msgspec
 
 from millstream.errors import MillstreamError
 from millstream.message import NewRecord, Record
-from millstream.queues.dead_letters import DELIVERIES, FROM, SOURCE_SEQ, SUBJECT
+from millstream.queues.dead_letters import (
+    CONSUMER,
+    DELIVERIES,
+    FROM,
+    REASON,
+    SOURCE_SEQ,
+    SUBJECT,
+    without_marks,
+)
 from millstream.streams.stream import Stream
+from millstream.subjects.subject import is_subset
 
 Meta = dict[str, msgspec.Raw]
 Letters = list[tuple[Record, Meta]]
+Find = Callable[[str, bool], Stream | None]  # (name, whether it was a consumer's) → where it goes
 
 NO_LETTER, NO_RECORD, NO_QUEUE, UNDER_WAY = "no_letter", "no_record", "no_queue", "under_way"
 
@@ -58,7 +68,7 @@ class Redrive:
         letters: Stream,
         records: Sequence[Record],
         wish: RedriveRequest,
-        find: Callable[[str], Stream | None],
+        find: Find,
         done: Redriven,
     ) -> int:
         """Send records to their queues until as many have gone as are wished for.
@@ -84,7 +94,7 @@ class Redrive:
         letters: Stream,
         records: Sequence[Record],
         wish: RedriveRequest,
-        find: Callable[[str], Stream | None],
+        find: Find,
         done: Redriven,
     ) -> tuple[list[tuple[Stream, Letters]], int]:
         """Return the letters by where they go, and how far it was looked; skips the others."""
@@ -98,7 +108,7 @@ class Redrive:
             if wish.origin is not None and origin != wish.origin:
                 continue
             name = wish.to or origin
-            target = find(name) if origin else None
+            target = find(name, CONSUMER in meta) if origin else None
             if not origin:
                 done.skip([last], NO_LETTER)
             elif (letters.incarnation, last) in self._under_way:
@@ -130,12 +140,13 @@ def job_of(record: Record, meta: Meta, target: Stream) -> NewRecord:
     """Return a letter as the job that it was, where its queue still takes that subject."""
     subject = b""
     told = _text(meta.get(SUBJECT))
-    if told and told in target.config.subjects:
+    if told and any(is_subset(told, pattern) for pattern in target.config.subjects):
         subject = told.encode()
-    own = {FROM, DELIVERIES, SOURCE_SEQ, SUBJECT}
+    own = {FROM, DELIVERIES, SOURCE_SEQ, SUBJECT, CONSUMER, REASON}
     kept = {name: value for name, value in meta.items() if name not in own}
     shown = msgspec.json.encode(kept) if kept else b""
-    return NewRecord(subject, record.payload, record.headers, record.tag, record.node, shown)
+    headers = without_marks(record.headers)
+    return NewRecord(subject, record.payload, headers, record.tag, record.node, shown)
 
 
 def _meta_of(record: Record) -> Meta:

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from millstream.delivery.record_key import RecordKey
 from millstream.streams.config.config import StreamConfig
 
 TYPE = "millstream.type"
@@ -18,6 +19,20 @@ class Settings(msgspec.Struct, frozen=True):
     max_deliveries: int = 0
     dead_letter: str | None = None
     leases_durable: bool = False
+    key: str | None = None
+
+    @property
+    def record_key(self) -> RecordKey | None:
+        """Return where the key is whose jobs go one by one, None where order is not kept."""
+        try:
+            return RecordKey.read(self.key) if self.key else None
+        except ValueError:
+            return None
+
+    @property
+    def keeps_leases(self) -> bool:
+        """Whether leases outlive the process: an order by key also holds across a restart."""
+        return self.leases_durable or bool(self.key)
 
     @property
     def most_deliveries(self) -> int:

@@ -10,6 +10,7 @@ from millstream.queues.leases import MOST_BYTES, Granted
 from millstream.streams.stream import Stream
 
 if TYPE_CHECKING:
+    from millstream.delivery.record_key import RecordKey
     from millstream.kernel._frames import Frames
 
 
@@ -39,7 +40,10 @@ class Job(msgspec.Struct, frozen=True):
 class StoredJobs:
     """Live records from ``first_seq`` on: read ``ahead`` at a time, decoded when handed out."""
 
-    def __init__(self, stream: Stream, first_seq: int, ahead: int) -> None:
+    def __init__(
+        self, stream: Stream, first_seq: int, ahead: int, rule: "RecordKey | None" = None
+    ) -> None:
+        self._rule = rule
         self._stream = stream
         self._first_seq = first_seq
         self._ahead = ahead
@@ -73,6 +77,17 @@ class StoredJobs:
         """Return from when on a job may be claimed: its writer may have put that off."""
         meta = self.record(seq).meta
         return ready_at_ms(meta) if READY_AT_KEY in meta else 0
+
+    def key(self, seq: int) -> bytes:
+        """Return a job's key, empty where it has none."""
+        if self._rule is None:
+            return b""
+        record = self.record(seq)
+        return self._rule.of(record.subject, record.headers, record.tag)
+
+    def pass_over(self, seq: int) -> None:
+        """Forget a job that is not handed out now."""
+        self._found.pop(seq, None)
 
     def record(self, seq: int) -> Record:
         """Return a job that ``next_live`` has found."""

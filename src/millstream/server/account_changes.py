@@ -2,12 +2,15 @@
 
 import logging
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from millstream.accounts.account import Account
-from millstream.accounts.jwt import JwtClaims, Refused, Trust
 from millstream.nats.sessions import Sessions
 from millstream.server.access.identity import accounts_of, identities_of, tell_unheeded
 from millstream.server.options.options import Options
+
+if TYPE_CHECKING:
+    from millstream.accounts.jwt import JwtClaims, Trust
 
 log = logging.getLogger(__name__)
 
@@ -31,13 +34,15 @@ class AccountChanges:
         self._set_accounts(known.accounts)
 
     @property
-    def _trust(self) -> Trust:
+    def _trust(self) -> "Trust":
         trust = self._reception.credentials.trust
         if trust is None:
+            from millstream.accounts.jwt import Refused
+
             raise Refused("accounts are not given by JWTs here")
         return trust
 
-    def checked(self, token: str) -> JwtClaims:
+    def checked(self, token: str) -> "JwtClaims":
         """Return the claims of a JWT that an operator of ours signed; raises ``Refused``."""
         return self._trust.checked(token)
 

@@ -3,8 +3,8 @@
 from collections.abc import Iterable
 
 from millstream.errors import MillstreamError
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.options import StreamOptions
-from millstream.server.options.serve_config import ConfigError
 from millstream.streams.catalog import Catalog
 from millstream.streams.config.config import StreamConfig
 

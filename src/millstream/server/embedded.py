@@ -9,8 +9,9 @@ from typing import Any, Self
 
 from millstream.clock import SystemClock
 from millstream.server.command_line.serve_options import load_serve
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.loaded import Loaded
-from millstream.server.options.serve_config import ConfigError, ServeConfig
+from millstream.server.options.serve_config import ServeConfig
 from millstream.server.process.orders import Order
 from millstream.server.reload.reloading import Reloading
 from millstream.server.running import RunningParts

@@ -1,19 +1,21 @@
 """Opening: the HTTP port from the moment that the directory is ours to the first real answer."""
 
-import ssl
-from socket import socket
+from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
-from millstream.http import sockets
-from millstream.nats.transport.tls import Tls
 from millstream.server.options.options import Options
 from millstream.server.recovery_progress import RecoveringFiles, RecoveryProgress
 from millstream.server.start_failures import listening
-from millstream.server.waiting_room import WaitingRoom
 from millstream.store.disk.files import OsFiles
 from millstream.store.disk.lock import lock_directory
 from millstream.store.wal.meter import MeteredFiles
 from millstream.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    import ssl
+    from socket import socket
+
+    from millstream.server.waiting_room import WaitingRoom
 
 
 class Opening:
@@ -22,14 +24,14 @@ class Opening:
     def __init__(
         self,
         files: MeteredFiles,
-        room: WaitingRoom | None = None,
-        bound: list[socket] | None = None,
+        room: "WaitingRoom | None" = None,
+        bound: "list[socket] | None" = None,
     ) -> None:
         self.files = files
         self._room = room
         self._bound = bound
 
-    def take(self) -> list[socket] | None:
+    def take(self) -> "list[socket] | None":
         """Return the sockets for whoever serves from now on; None where nobody had to wait."""
         self._end()
         bound, self._bound = self._bound, None
@@ -38,7 +40,8 @@ class Opening:
     def abandon(self) -> None:
         """Close what nobody took, as the start has failed; harmless when it has not."""
         self._end()
-        sockets.close(self._bound or ())
+        for each in self._bound or ():
+            each.close()
         self._bound = None
 
     def _end(self) -> None:
@@ -58,6 +61,9 @@ def begin(options: Options, clock: Clock, supervisor: Supervisor | None = None) 
     progress = RecoveryProgress(directory) if directory is not None else None
     if progress is None or not progress.is_needed or not options.monitor.listens:
         return Opening(MeteredFiles(clock))
+    from millstream.http import sockets
+    from millstream.server.waiting_room import WaitingRoom
+
     # A directory that another process has is told before a port is taken.
     lock_directory(OsFiles(), str(directory)).close()
     host, port, tls = http_place(options)
@@ -70,9 +76,11 @@ def begin(options: Options, clock: Clock, supervisor: Supervisor | None = None) 
     return Opening(RecoveringFiles(clock, progress), room, bound)
 
 
-def http_place(options: Options) -> tuple[str, int, ssl.SSLContext | None]:
+def http_place(options: Options) -> "tuple[str, int, ssl.SSLContext | None]":
     """Return where HTTP is served, and by which certificate where that is HTTPS."""
     monitor = options.monitor
     if monitor.tls_port is not None and options.tls is not None:
+        from millstream.nats.transport.tls import Tls
+
         return options.monitor_host, monitor.tls_port, Tls(options.tls).server_context()
     return options.monitor_host, monitor.port or 0, None

@@ -1,7 +1,5 @@
 """What the dashboard looks at, put together from the parts of the server."""
 
-import os
-import shutil
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +13,7 @@ from millstream.monitor import machine
 from millstream.monitor.facts import Facts
 from millstream.monitor.routes import close_route
 from millstream.nats.jetstream import shapes
-from millstream.nats.sessions import Sessions
-from millstream.nats.transport.closed import Closed
+from millstream.server.figures import disk_of
 from millstream.store.wal.meter import SYNC_BOUNDS_US
 from millstream.topics.api.browse import Browse
 from millstream.topics.api.consumers import ConsumerCalls
@@ -87,36 +84,6 @@ class ServerFigures:
             shown["wal_frames"] = facts.wal.frames
             shown["backlog_bytes"] = facts.storage().get("backlog_bytes", 0)
         return shown
-
-
-def pressure_of(topics: "Topics") -> dict[str, float]:
-    """Return how hard the server is pressed, in figures."""
-    scheduler = topics.scheduler
-    return {
-        "pressure_ratio": scheduler.measures.pressure,
-        "scheduler_waiting": scheduler.depth,
-        "scheduler_latency_seconds": scheduler.latency_ms / 1000,
-        "refused_writes": topics.commits.refused,
-    }
-
-
-def disk_of(directory: str) -> tuple[int, int]:
-    """Return how much of the file system of a directory is used, and how large it is."""
-    try:
-        found = shutil.disk_usage(directory if os.path.isdir(directory) else ".")
-    except OSError:
-        return 0, 0
-    return found.used, found.total
-
-
-def kick(sessions: Sessions, cid: int) -> bool:
-    """Close a client's connection as an operator asks; False when there is none."""
-    session = sessions.session(cid)
-    if session is None:
-        return False
-    sessions.hub.close_connection(cid, Closed.KICKED)
-    sessions.hub.flush()
-    return True
 
 
 def access_of(reception: "Authenticator", gate: "HttpGate | None") -> dict[str, Any]:

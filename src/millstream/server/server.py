@@ -5,22 +5,21 @@ import gc
 import logging
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import uvloop
 
 from millstream.clock import Clock, SystemClock
-from millstream.http.door import HttpDoor
-from millstream.links.arrivals import places
 from millstream.monitor.loop_meter import PERIOD as LOOP_PERIOD
 from millstream.server.about import advertised, websocket_shown
 from millstream.server.build import ServerParts, build
-from millstream.server.declared_streams import declare
 from millstream.server.facts import RecoveredStream, ServerFacts
 from millstream.server.opening import Opening, begin
+from millstream.server.options.addresses import is_loopback
 from millstream.server.options.loaded import Load
-from millstream.server.options.options import JetStreamOptions, Options
-from millstream.server.options.serve_config import is_loopback
+from millstream.server.options.options import FleetOptions, JetStreamOptions, Options
 from millstream.server.process.descriptors import take_all
 from millstream.server.process.heap import keep_heap
 from millstream.server.process.launcher_files import LauncherFiles, pid_text, ports_file
@@ -33,13 +32,21 @@ from millstream.server.reload.lame_duck import departures, take
 from millstream.server.reload.reloading import Reloading
 from millstream.server.running import RunningParts, advertise
 from millstream.server.start_failures import keeping, listening
+from millstream.store.checkpoints import whole
 from millstream.supervisor import Supervisor
+
+if TYPE_CHECKING:
+    from millstream.http.door import HttpDoor
+    from millstream.server.fleet.membership import Membership
+    from millstream.server.kept_parts import KeptParts
 
 log = logging.getLogger(__name__)
 
 Announce = Callable[[ServerFacts], None]
 
 _TICK = 1.0
+_FLEET_TICK = 0.1
+GARBAGE_AFTER = 10_000  # objects that came and did not go: next to nothing of it is a cycle
 
 
 def run(
@@ -53,6 +60,7 @@ def run(
         handler = logging.StreamHandler()
         handler.setFormatter(lines_of(options.log.form))
         logging.basicConfig(level=logging.INFO, handlers=[handler])
+    gc.disable()  # nothing that a start makes becomes garbage
     keep_heap()
     take_all()
     serving = _serve(options, announce, load, output, SystemClock())
@@ -71,8 +79,13 @@ async def _serve(
     loop = asyncio.get_running_loop()
     orders = from_signals(loop)
     manager = ServiceManager(os.environ)
-    parts, opening = assemble(options, orders, clock)
-    server = Server(options, parts, opening)
+    supervisor = Supervisor()
+    fleet = membership(options, supervisor)
+    if fleet is not None and not await fleet.await_turn(orders):
+        fleet.leave()
+        return 0
+    parts, opening = assemble(options, orders, clock, supervisor, fleet)
+    server = Server(options, parts, opening, fleet)
     running = RunningParts(parts, output, server.write_files)
     try:
         await server.start()
@@ -81,6 +94,8 @@ async def _serve(
         if manager.watchdog_seconds:
             parts.timers.every(manager.watchdog_seconds, "the sign of life", manager.alive)
         gc.freeze()  # what is there now stays: collections that look at it again cost 40 ms
+        gc.set_threshold(GARBAGE_AFTER, *gc.get_threshold()[1:])
+        gc.enable()
         if isinstance(loop, GuardedLoop):
             loop.guard.begin()
         await follow(orders, running, Reloading(options, load, running))
@@ -92,16 +107,33 @@ async def _serve(
     return 0
 
 
+def membership(options: Options, supervisor: Supervisor) -> "Membership | None":
+    """Return what makes the server a member of a fleet, None where it is alone."""
+    if options.fleet is None:
+        return None
+    from millstream.server.fleet.membership import Membership  # who is alone pays nothing for it
+
+    return Membership(options, supervisor)
+
+
 def assemble(
-    options: Options, orders: "asyncio.Queue[Order]", clock: Clock
+    options: Options,
+    orders: "asyncio.Queue[Order]",
+    clock: Clock,
+    supervisor: Supervisor | None = None,
+    fleet: "Membership | None" = None,
 ) -> tuple[ServerParts, Opening]:
     """Recover the directory and connect the parts; nothing serves yet but the waiting room."""
-    loop, supervisor = asyncio.get_running_loop(), Supervisor()
+    loop, supervisor = asyncio.get_running_loop(), supervisor or Supervisor()
     with keeping(options):
-        opening = begin(options, clock, supervisor)
+        opening = begin(options, clock, supervisor) if fleet is None else fleet.take_opening()
         try:
-            parts = build(options, loop, clock, to_be_told(orders), opening.files, supervisor)
-        except BaseException:
+            parts = build(
+                options, loop, clock, to_be_told(orders), opening.files, supervisor, fleet
+            )
+        except BaseException as error:
+            if fleet is not None:
+                fleet.failed(error)
             opening.abandon()
             raise
     return parts, opening
@@ -146,11 +178,16 @@ class Server:
     """The running parts of one process."""
 
     def __init__(
-        self, options: Options, parts: ServerParts, opening: Opening | None = None
+        self,
+        options: Options,
+        parts: ServerParts,
+        opening: Opening | None = None,
+        fleet: "Membership | None" = None,
     ) -> None:
         self._options = options
         self._parts = parts
         self._opening = opening
+        self._fleet = fleet
         self._files = LauncherFiles()
         self.nats_address = ("", 0)
         self.http_address: tuple[str, int] | None = None
@@ -161,7 +198,7 @@ class Server:
         parts, options = self._parts, self._options
         self.begin()
         if parts.http is not None:
-            self.http_address = await self._start_http(parts.http)
+            self.http_address = await self._start_http(parts.http.door)
             parts.facts.http_port = self.http_address[1]
         parts.system.start(parts.timers)
         with listening(options, "nats", options.host, options.port):
@@ -174,7 +211,9 @@ class Server:
                     terms.host, terms.port, terms, parts.guards.websocket_tls
                 )
             parts.facts.websocket = websocket_shown(terms, self.websocket_address)
-        if parts.kept is not None:
+        if parts.kept is not None and options.streams:
+            from millstream.server.declared_streams import declare
+
             await declare(parts.kept.shared.catalog, options.streams)
         self._start_links(options)
         self.write_files(options)
@@ -194,9 +233,11 @@ class Server:
             if terms is not None and terms.port is not None:
                 with listening(options, which, terms.host, terms.port):
                     links.listen(which)
+        from millstream.links.arrivals import places
+
         links.start(places(*advertised(options, self.nats_address), ""))
 
-    async def _start_http(self, http: HttpDoor) -> tuple[str, int]:
+    async def _start_http(self, http: "HttpDoor") -> tuple[str, int]:
         """Listen for HTTP, or for HTTPS with the clients' certificates."""
         monitor, tls = self._options.monitor, self._parts.guards.tls
         context, port = None, monitor.port
@@ -227,42 +268,50 @@ class Server:
         parts.system.shutting_down()
         if parts.links is not None:
             parts.links.stop()
-        if parts.kept is not None:
-            parts.kept.topics.stop()
+        topics = parts.kept.topics if parts.kept is not None else None
+        if topics is not None:
+            topics.stop()
         if parts.http is not None:
-            await parts.http.stop()
+            await parts.http.door.stop()
         if parts.kept is None:
             parts.nats.stop()
         else:
-            await parts.kept.topics.finish()
+            await parts.kept.letters.work.finish()
+            if topics is not None:
+                await topics.finish()
             await parts.kept.accounts.close()
             await parts.kept.jetstream.finish()
             await parts.kept.sinks.finish()
             # Once all that was under way is there: the snapshot says that it covers it. Nothing may
             # wait between the two, as more would come meanwhile.
             parts.kept.shared.catalog.settle_heads()
-            sections = parts.kept.sections()
+            sections = whole(parts.kept.sections())
             parts.kept.shared.close()
             parts.nats.stop()
             parts.kept.store.checkpoint(sections)
         parts.timers.close()
         if parts.kept is not None:
             parts.kept.store.close()
+        if self._fleet is not None:
+            self._fleet.leave()
         self._files.remove()
 
     def _start_ticks(self) -> None:
         """Tend each part about once a second, apart: one that fails must not stop the others."""
-        every, kept, gate = self._parts.timers.every, self._parts.kept, self._parts.gate
+        every, kept, http = self._parts.timers.every, self._parts.kept, self._parts.http
         if kept is not None:
             every(_TICK, "the tending of logs and segments", kept.store.tick)
+            every(_TICK, "the round of idle streams", kept.shared.catalog.tick)
             every(_TICK, "the sweep of staged records", kept.sinks.tick)
             every(_TICK, "the look whether a snapshot is due", kept.checkpoint_if_due)
+        if kept is not None and self._fleet is not None:
+            every(_FLEET_TICK, "the look at the fleet's store", partial(watch, kept, self._fleet))
         if self._parts.links is not None:
             every(_TICK, "the look at links", self._parts.links.tick)
-        if gate is not None:
-            every(_TICK, "the look at revoked credentials", gate.check)
-        if self._parts.page is not None:
-            every(_TICK, "the dashboard's look at the server", self._parts.page.sampler.look)
+        if http is not None and http.gate is not None:
+            every(_TICK, "the look at revoked credentials", http.gate.check)
+        if http is not None and http.page is not None:
+            every(_TICK, "the dashboard's look at the server", http.page.sampler.look)
         if self._parts.facts.loop is not None:
             every(LOOP_PERIOD, "the meter of the loop", self._parts.facts.loop.ring)
 
@@ -290,8 +339,8 @@ class Server:
     def facts(self, ready_seconds: float, data_is_new: bool) -> ServerFacts:
         """Return what the banner says."""
         options = self._options
-        kept, gate = self._parts.kept, self._parts.gate
-        http_keys = gate is not None and gate.authorize.required
+        kept, http = self._parts.kept, self._parts.http
+        http_keys = http is not None and http.gate is not None and http.gate.authorize.required
         open_hosts = [options.host] if http_keys else [options.host, options.monitor_host]
         return ServerFacts(
             data_dir=str(options.jetstream.directory) if options.jetstream is not None else "",
@@ -299,7 +348,7 @@ class Server:
             nats_url=_url("nats", self.nats_address),
             http_url=self.http_url,
             http_offers=("API", "dashboard", "/metrics") if options.monitor.topics else ("/varz",),
-            durability=_promise(options.jetstream),
+            durability=_promise(options.jetstream, options.fleet),
             http_durability=options.monitor.durability,
             credentials=options.credentials,
             http_keys=http_keys,
@@ -334,15 +383,23 @@ class Server:
         return tuple(made)
 
 
+def watch(kept: "KeptParts", fleet: "Membership") -> None:
+    """Refuse writes while the fleet's object store is away, and stop where the lease has ended."""
+    fleet.check()
+    kept.store.say_away(fleet.away())
+
+
 def _url(scheme: str, address: tuple[str, int]) -> str:
     host, port = address
     return f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def _promise(stream: JetStreamOptions | None) -> str | None:
+def _promise(stream: JetStreamOptions | None, fleet: FleetOptions | None) -> str | None:
     """Return when an acknowledgement is sent unless a stream asks for another class."""
     if stream is None:
         return None
+    if fleet is not None:
+        return f"ack once {fleet.url} has it"
     if stream.sync_interval is None:
         return "fsync before ack"
     return f"ack after write, synced every {stream.sync_interval:g} s"

@@ -4,8 +4,8 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.options import Options
-from millstream.server.options.serve_config import ConfigError
 
 # How each place is told to the two commands.
 _FLAGS = {

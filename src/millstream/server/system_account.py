@@ -15,7 +15,6 @@ from millstream.nats.system.system import System, basic_statsz
 from millstream.nats.system.system_requests import Order
 from millstream.server.about import label
 from millstream.server.options.options import Options
-from millstream.streams.stream_table import StreamsByName
 from millstream.wire.times import rfc3339
 
 _Shape = TypeVar("_Shape")
@@ -188,14 +187,3 @@ def _healthz(asked: _Healthz) -> health.HealthQuery:
         asked.consumer,
         asked.details,
     )
-
-
-def subjects_of(streams: StreamsByName, account: str, name: str) -> tuple[str, ...] | None:
-    """Return the patterns of what a stream may hold, None when there is no such stream."""
-    stream = streams.get((account, name))
-    if stream is None:
-        return None
-    config = stream.config
-    if config.mirror or config.sources or config.subject_transform:
-        return (">",)  # records come under subjects that the stream itself does not name
-    return (*config.subjects, name)

@@ -19,7 +19,7 @@ from millstream.http.limits import Limits
 from millstream.http.request import Request
 from millstream.http.response import Answer, json_response
 from millstream.supervisor import Supervisor
-from millstream.topics.api.health import not_ready
+from millstream.topics.api.health import not_owner, not_ready
 
 NAME = "waiting-room"
 DRAIN_SECONDS = 0.2  # a client that does not read must not hold the start up for longer
@@ -37,13 +37,16 @@ class WaitingRoom:
         share: Callable[[], float] | None,
         allowed_hosts: Collection[str] = (),
         supervisor: Supervisor | None = None,
+        owner: Callable[[], str] = lambda: "",
     ) -> None:
+        """``owner`` says who serves instead of a member of a fleet that stands by."""
         self._host = host
         self._sockets = sockets
         self._clock = clock
         self._tls = tls
         self._share = share
         self._allowed_hosts = allowed_hosts
+        self._owner = owner
         self._began_ns = clock.time_ns()
         self._supervisor = supervisor or Supervisor()
         self._thread: threading.Thread | None = None
@@ -95,6 +98,8 @@ class WaitingRoom:
         if request.path == "/v0/health":
             return json_response({"status": "ok", **about})
         if request.path == "/healthz":
-            why = "the log is being replayed"
+            why = self._owner() or "the log is being replayed"
             return json_response({"status": "unavailable", "error": why, **about}, 503)
+        if owner := self._owner():
+            return not_owner(owner)
         return not_ready({"replay_progress": round(self._share(), 3)})

@@ -107,7 +107,10 @@ def parse(options: Mapping[str, str]) -> ReadOptions:
         values["streams"] = tuple(dict.fromkeys(named))
     if "streams" not in values:
         if "subject" not in values:
-            raise OptionError('name the stream to read: .option("stream", "ORDERS")')
+            raise OptionError(
+                'name the stream to read: .option("stream", "ORDERS"); for a table with options, '
+                "leave the columns out of CREATE TABLE, because Spark keeps options with them"
+            )
         values["streams"] = ("*",)  # whichever holds records of that subject
     if values.get("retention_hold") and "consumer" not in values:
         raise OptionError(

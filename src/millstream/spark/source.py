@@ -22,6 +22,7 @@ from millstream.spark.reading.partitions import (
     read_partition,
     resolved,
 )
+from millstream.spark.table_options import is_table, table_options, with_table_options
 from millstream.spark.worker_errors import in_one_line
 from millstream.spark.worker_socket import Prompt
 
@@ -41,14 +42,15 @@ class MillstreamSource(DataSource):
         return "millstream"
 
     @in_one_line()
-    def schema(self) -> str:
+    def schema(self) -> "str | StructType":
         """Return the columns that the options ask for."""
-        return spark_schema(self._read().table_columns())
+        columns = spark_schema(parse(self.options).table_columns())
+        return with_table_options(columns, self.options) if is_table(self.options) else columns
 
     @in_one_line()
     def reader(self, schema: "StructType") -> DataSourceReader:
         """Return the batch reader for a schema: ours, or a narrower one that the user gave."""
-        options = self._read()
+        options = parse(table_options(schema, self.options))
         if options.pushdown:
             from millstream.spark.reading.pushdown import PushdownReader
 
@@ -62,7 +64,7 @@ class MillstreamSource(DataSource):
             from millstream.spark.reading.stream_source import RefusedReader, StreamingReader
         except ImportError as error:
             raise OptionError("spark.readStream needs PySpark 4.2 or newer") from error
-        options = self._read()
+        options = parse(table_options(schema, self.options))
         try:
             return StreamingReader(options, columns_of(schema, options))
         except OptionError as error:
@@ -92,9 +94,6 @@ class MillstreamSource(DataSource):
                 "foreachBatch with a sinkId and the batch's number as batchId"
             )
         return StreamWriter(parse_write(self.options), schema)
-
-    def _read(self) -> ReadOptions:
-        return parse(self.options)
 
 
 class BatchReader(Prompt, DataSourceReader):

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field, replace
 
 from millstream.store.cold.options import ColdOptions
 from millstream.store.disk.keys import KeyRing
+from millstream.store.disk.open_files import MOST as MOST_OPEN
 from millstream.store.log.file_log import LogOptions
 from millstream.store.wal.entry import TARGET_BYTES
 
@@ -30,6 +31,7 @@ class StoreOptions:
     threads: bool = True
     nonce: int = 0  # 0: random
     block_cache_bytes: int = 8 << 20  # plain bytes of blocks that were read
+    open_files: int = MOST_OPEN  # of segments, read or written lately; a checkpoint opens more
     ring: KeyRing = field(default_factory=KeyRing)
     cold: ColdOptions = field(default_factory=ColdOptions)
     log: LogOptions = field(default_factory=LogOptions)

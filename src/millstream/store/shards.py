@@ -13,6 +13,7 @@ from millstream.errors import MillstreamError, StorageFull
 from millstream.kernel._frames import encode_control
 from millstream.store.disk.files import Files
 from millstream.store.log.file_log import FileLog
+from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.recovery.recovery import Control
 from millstream.store.recovery.replay import Replay
@@ -29,7 +30,20 @@ JOINED_BYTES = 64 << 10  # logged again in one entry; what is longer stands alon
 
 
 class Engines(Protocol):
-    """Makes the engine of each shard."""
+    """Makes the engine of each shard, and says what is true of all of them."""
+
+    @property
+    def is_snapshot_due(self) -> bool:
+        """Say whether a snapshot should come, however little was written."""
+        ...
+
+    def boot_id(self) -> str:
+        """Return what changes whenever entries that were not synced may have been lost."""
+        ...
+
+    def kept_as(self, durability: Durability) -> Durability:
+        """Return the class that logs of a class are kept as."""
+        ...
 
     def open(self, replay: Replay, epoch: int, nonce: int) -> CommitEngine:
         """Return an engine that goes on where a replay ended."""
@@ -123,7 +137,7 @@ class Shards:
 
     def _start_engine(self, replay: Replay) -> CommitEngine:
         engine = self._engines.open(replay, *self._stamp)
-        entries = self._entries(replay.relog, replay.position)
+        entries = self._entries(replay.relog, engine.position - 1)
         if entries or replay.wal.begins_late:
             self._begin(engine, entries)
         return engine

@@ -10,8 +10,8 @@ import msgspec
 from xxhash import xxh3_64_intdigest
 
 from millstream.clock import Clock
-from millstream.errors import MillstreamError, ShardReadOnly
-from millstream.store.checkpoints import Checkpoints
+from millstream.errors import MillstreamError, ShardReadOnly, StoreAway
+from millstream.store.checkpoints import Checkpoints, Sections
 from millstream.store.cold.plan import ColdPlan
 from millstream.store.cold.tier import ColdTier
 from millstream.store.controls import Controls
@@ -19,6 +19,7 @@ from millstream.store.copies import Copies
 from millstream.store.disk.blocks import BlockCache
 from millstream.store.disk.files import File, Files, ensure_dir
 from millstream.store.disk.lock import lock_directory
+from millstream.store.disk.open_files import OpenFiles
 from millstream.store.disk.worker import FileWorker, InlineWorker, ThreadWorker
 from millstream.store.engines import LocalEngines
 from millstream.store.log.control_frames import RESERVE
@@ -34,7 +35,8 @@ from millstream.store.recovery.recovery import Control, Recovery
 from millstream.store.recovery.replay import Replay, replay_all
 from millstream.store.segments.segment import Keeping, Segment
 from millstream.store.shard import shard_number, shards_on_disk
-from millstream.store.shards import Shards
+from millstream.store.shards import Engines, Shards
+from millstream.store.tending import Tending
 from millstream.store.wal.committer import Post
 from millstream.store.wal.local_engine import BOOT_MASK, shard_directory
 from millstream.store.wal.marks import RESERVED, highest, load_marks
@@ -43,6 +45,8 @@ from millstream.store.wal.submission import Submission
 from millstream.supervisor import Supervisor
 
 log = logging.getLogger(__name__)
+
+AWAY = "away"  # the problem that passes by itself
 
 
 class SegmentPlan(msgspec.Struct, frozen=True):
@@ -71,6 +75,7 @@ class Store:
         options: StoreOptions,
         supervisor: Supervisor,
         defer: Post,
+        engines: Engines | None = None,
     ) -> None:
         self.directory = directory
         self.files = files
@@ -82,20 +87,24 @@ class Store:
         self.syncer: FileWorker = self._make_worker("syncs")
         self.syncs_soon = options.syncs_soon
         self.quiet_age = options.quiet_age
-        self.keeping = Keeping(options.ring, BlockCache(options.block_cache_bytes))
+        self.keeping = Keeping(
+            options.ring, BlockCache(options.block_cache_bytes), OpenFiles(options.open_files)
+        )
         self.cold = ColdTier(self, options.cold, options.threads)
         self._rewriting = False
         self.recovery = Recovery()
         self.logs: dict[int, FileLog] = {}
         self._defer = defer
         self.pressure = Pressure()  # high while more waits for its commit than should
-        engines = LocalEngines(files, directory, options)
+        self._engines = engines or LocalEngines(files, directory, options)
         self.shards = Shards(
-            directory, files, clock, post, defer, options, engines, self, self.pressure, supervisor
-        )
+            directory, files, clock, post, defer, options, self._engines, self, self.pressure,
+            supervisor,
+        )  # fmt: skip
         self._controls = Controls(clock, self.shards, post)
         self._copies = Copies(self.shards, self._controls, self.log)
         self._checkpoints = Checkpoints(self, self.shards, self._controls)
+        self._tending = Tending(self)
         self._unsynced: set[FileLog] = set()
         self._promised: set[FileLog] = set()  # logs that have promised sequences ahead
         self._dead: list[tuple[int, Segment]] = []  # files to remove once this position is stable
@@ -114,12 +123,16 @@ class Store:
         options: StoreOptions | None = None,
         supervisor: Supervisor | None = None,
         defer: Post | None = None,
+        engines: Engines | None = None,
     ) -> "Store":
-        """Lock the directory and recover it; raises ``StorageUnusable`` rather than guess."""
+        """Lock the directory and recover it; raises ``StorageUnusable`` rather than guess.
+
+        ``engines`` commit elsewhere than in files of the directory.
+        """
         options = options or StoreOptions()
         lock = lock_directory(files, directory)
         supervisor = supervisor or Supervisor()
-        store = cls(directory, files, clock, post, options, supervisor, defer or post)
+        store = cls(directory, files, clock, post, options, supervisor, defer or post, engines)
         try:
             store._lock = lock
             store._recover()
@@ -156,7 +169,7 @@ class Store:
         logs = Logs(files, self._make_log, self.keeping, self.cold.adopt)
         logs.load(snapshot, f"{self.directory}/streams")
         logs.find_holes()
-        boot = xxh3_64_intdigest(files.boot_id().encode()) & BOOT_MASK
+        boot = xxh3_64_intdigest(self._engines.boot_id().encode()) & BOOT_MASK
         replays = self._replay(logs, snapshot, boot)
         newest = max(replays, key=lambda replay: replay.wal.epoch)
         _, nonce = max(replay.wal.ran for replay in replays)  # later starts may have been cut off
@@ -269,7 +282,7 @@ class Store:
 
         ``compressed`` says how segments are kept that are sealed from now on.
         """
-        found = self._create_log(log_id, durability)
+        found = self._create_log(log_id, self._engines.kept_as(durability))
         found.compressed = compressed
         return found
 
@@ -320,7 +333,19 @@ class Store:
     def check(self, log_id: int) -> None:
         """Raise when the log's shard takes no writes."""
         if self._problems:
+            if away := self._problems.get(AWAY):
+                raise StoreAway(away)
             self.shards.committer(log_id).check()
+
+    def say_away(self, why: str) -> None:
+        """Refuse writes for now, as what commits them gives no answer; "" takes that back.
+
+        What is under way stays so: it may come true (rule 16).
+        """
+        if why:
+            self._problems[AWAY] = why
+        else:
+            self._problems.pop(AWAY, None)
 
     def submit(self, submission: Submission, at_once: bool = False) -> None:
         """Queue frames for commit; ``at_once`` asks for it before this returns, if it can be."""
@@ -497,10 +522,12 @@ class Store:
 
     def on_synced(self, shard: int, position: int) -> None:
         """Tell the logs of a shard that everything up to ``position`` is stable."""
-        waiting = [each for each in self._unsynced if self._is_in(shard, each)]
-        for dirty in [each for each in waiting if each.note_synced(position)]:
-            self._unsynced.discard(dirty)
-        self._rest(each for each in self._promised if self._is_in(shard, each))
+        if self._unsynced:
+            waiting = [each for each in self._unsynced if self._is_in(shard, each)]
+            for dirty in [each for each in waiting if each.note_synced(position)]:
+                self._unsynced.discard(dirty)
+        if self._promised:
+            self._rest(each for each in self._promised if self._is_in(shard, each))
         self._problems.pop(f"full {shard}", None)
         if self._dead:
             self._remove_dead()
@@ -535,12 +562,11 @@ class Store:
     # --- time
 
     def tick(self) -> None:
-        """Call about once a second: seals by age, flushes, and checkpoints when due."""
-        for each in list(self.logs.values()):
-            each.tick()
+        """Call about once a second: seals by age and flushes, where logs are few all of them."""
+        some = self._tending.next()
         self._rest(self._promised)
         if not self._closed:
-            self.cold.tick(list(self.logs.values()))
+            self.cold.tick(some, self.logs)
 
     def pump(self) -> None:
         """Commit what is queued now; only without threads."""
@@ -556,15 +582,21 @@ class Store:
     def checkpoint_due(self) -> bool:
         """Say whether the WAL has grown enough since the last snapshot to be worth one."""
         gap = self.options.cold.checkpoint_gap if self.cold.wants_checkpoint else None
+        if self._engines.is_snapshot_due and not self._checkpoints.is_running:
+            return True
         return self._checkpoints.is_due(self._copies.erase_waits, gap)
 
-    def checkpoint(self, sections: dict[str, bytes]) -> None:
-        """Write a snapshot of what is committed now; then WAL files that it covers go."""
+    def checkpoint(self, sections: Sections) -> None:
+        """Write a snapshot of what is committed now; then WAL files that it covers go.
+
+        Who has much to say gives a call instead, which a file thread makes. That may tell of a
+        later moment: the WAL tells of what came between once more.
+        """
         if self._checkpoints.is_running:
             return
         self._checkpoints.take(sections, self._checkpointed)
 
-    def checkpoint_soon(self, sections: Callable[[], dict[str, bytes]]) -> None:
+    def checkpoint_soon(self, sections: Callable[[], Sections]) -> None:
         """Checkpoint once those who waited for a control frame have taken in that it is there."""
         if self._closed:
             return
@@ -573,12 +605,12 @@ class Store:
             return
         self.checkpoint(sections())
 
-    def _checkpointed(self, snapshot: Snapshot, failed: str) -> None:
+    def _checkpointed(self, positions: dict[int, int], failed: str) -> None:
         if failed:
             self._problems["checkpoint"] = failed
             return
         self._problems.pop("checkpoint", None)
-        self._release_sources(snapshot.positions)
+        self._release_sources(positions)
 
     def renew(self, named: Sequence[tuple[int, int, bytes]] = ()) -> None:
         """Let two new snapshots of what is there now take the place of all WAL.
@@ -618,7 +650,7 @@ class Store:
 
     # --- the end
 
-    def close(self, sections: dict[str, bytes] | None = None) -> None:
+    def close(self, sections: Sections | None = None) -> None:
         """Commit and sync what was accepted and stop; with ``sections`` checkpoint as well."""
         if self._closed:
             return

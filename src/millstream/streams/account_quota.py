@@ -31,6 +31,10 @@ class Quotas(Protocol):
         """Raise unless the account may have this stream beside its others."""
         ...
 
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Call ``on_change`` when an account may use more or less than before."""
+        ...
+
 
 class NoQuotas:
     """Everybody may have everything."""
@@ -46,12 +50,17 @@ class NoQuotas:
     def check(self, account: str, config: "StreamConfig", others: Others, is_new: bool) -> None:
         """Refuse nothing."""
 
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Nothing changes."""
+
 
 class AccountRoom:
     """Shared by the streams of an account, so that none of them takes the room of another.
 
     What is held is counted anew only when it seems too much or a second has passed; in between it
-    is taken to be what it was and all that was let in since.
+    is taken to be what it was and all that was let in since. ``is_bounded`` says whether a record
+    must be weighed at all; every batch reads it, so it is an attribute that ``look`` brings up to
+    date.
     """
 
     def __init__(
@@ -62,11 +71,11 @@ class AccountRoom:
         self._monotonic = monotonic
         self._held = 0
         self._counted_at = float("-inf")
+        self.is_bounded = most() >= 0
 
-    @property
-    def is_bounded(self) -> bool:
-        """Whether each record must be weighed."""
-        return self._most() >= 0
+    def look(self) -> None:
+        """Note whether there is a limit now."""
+        self.is_bounded = self._most() >= 0
 
     def takes(self, size: int, before: int = 0) -> bool:
         """Let bytes in where they fit behind ``before`` that come first and are not yet counted."""

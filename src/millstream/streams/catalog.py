@@ -18,7 +18,7 @@ from millstream.store.log.log import Committed, Durability, Log
 from millstream.store.recovery.recovery import Control
 from millstream.streams.account_quota import NoQuotas, Others, Quotas
 from millstream.streams.config import source as sources
-from millstream.streams.config.config import StreamConfig
+from millstream.streams.config.config import StreamConfig, shared_words
 from millstream.streams.config.source import Source
 from millstream.streams.entries import (
     STREAM_GONE,
@@ -29,7 +29,9 @@ from millstream.streams.entries import (
 )
 from millstream.streams.ephemeral_heads import EphemeralHeads
 from millstream.streams.retention import rules as retention
+from millstream.streams.sleepers import Sleepers
 from millstream.streams.sourcing.feeds import Feeds
+from millstream.streams.sourcing.origins import Requests, Whereabouts
 from millstream.streams.stream import Stream
 from millstream.streams.stream_maker import StreamMaker
 from millstream.streams.stream_table import RESTORING, StreamsByName, StreamTable
@@ -108,14 +110,16 @@ class Catalog:
         self._clock = clock
         self.table = StreamTable({} if streams is None else streams)
         self._entries = StreamEntries(store)
-        self._heads = EphemeralHeads(store)
+        self._heads = EphemeralHeads(store, clock)
         spaces = interests if interests is not None else {}
         self._maker = StreamMaker(
             store, clock, timers, hub, spaces, self.table, self._quotas, default_durability,
             batch_limits or BatchLimits(), self._tell_abandoned, self._heads, domain,
         )  # fmt: skip
-        self._feeds = Feeds(store, self._origin_of, clock, timers, hub, spaces)
+        requests = Requests(hub, spaces, timers) if hub is not None else None
+        self._feeds = Feeds(store, self._whereabouts, clock, timers, requests, domain)
         self._reach = reach
+        self._sleepers = Sleepers(self.table.by_id)
         self._changing = asyncio.Lock()  # a create must not overlap the check of another
         self._listeners: list[Callable[[Stream, bool], None]] = []
         self._abandoned: list[Callable[[Stream, bytes, str], None]] = []
@@ -312,10 +316,12 @@ class Catalog:
             return config
         return msgspec.structs.replace(config, mirror_direct=origin.config.allow_direct)
 
-    def _origin_of(self, account: str, source: Source) -> Stream | None:
-        """Return the stream that a source means, None while there is none."""
+    def _whereabouts(self, account: str, source: Source) -> Whereabouts:
+        """Return the stream that a source means, or that only its API can be asked for it."""
         key = self._reached(account, source)
-        return self.table.find(key[1], key[0]) if key is not None else None
+        if key is None:
+            return Whereabouts(is_elsewhere=True)
+        return Whereabouts(self.table.find(key[1], key[0]))
 
     def refresh_feeds(self) -> None:
         """Let sources and mirrors notice that a stream or a way to one came or went."""
@@ -334,7 +340,7 @@ class Catalog:
         self._feeds.positions.replay(map(bytes, saved.sources), controls)
         self._heads.replay(saved.heads, controls)
         for entry in self._entries.replay(saved, controls):
-            self._open(entry, msgspec.convert(entry.config, StreamConfig))
+            self._open(entry, shared_words(msgspec.convert(entry.config, StreamConfig)))
 
     def capture(self) -> None:
         """Register every stream's subjects, once replay is over."""
@@ -344,16 +350,20 @@ class Catalog:
         for stream in self.table.everything():
             self._feeds.connect(stream)
 
+    def tick(self) -> None:
+        """Call about once a second: some of the streams that nobody uses fall asleep."""
+        self._sleepers.next()
+
     def hold_publishers(self, held: bool) -> None:
         """Hold publishers back while the disk is behind with what all streams have staged."""
         for stream in self.table.everything():
-            stream.writes.backlog.hold_publishers(held)
+            stream.hold_publishers(held)
 
-    def section(self) -> bytes:
-        """Return the snapshot's section."""
-        streams = self.table.everything()
-        sources = self._feeds.positions.section(s.incarnation for s in streams)
-        return self._entries.section(streams, sources, self._heads.section(streams))
+    def section(self) -> Callable[[], bytes]:
+        """Return who encodes the snapshot's section, on any thread."""
+        sources = self._feeds.positions.section(self.table.by_id)
+        heads = self._heads.section(self.table.by_id)
+        return self._entries.section(self.table.everything(), sources, heads)
 
     def settle_heads(self) -> None:
         """Write down how far streams in memory have counted: nothing is appended any more."""

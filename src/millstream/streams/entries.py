@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -62,9 +62,13 @@ class CatalogSection(msgspec.Struct, frozen=True):
     """The catalog in a snapshot."""
 
     next_id: int
-    streams: list[StreamEntry]
+    streams: list[msgspec.Raw]  # of a ``StreamEntry`` each: all at once would fill the memory
     sources: list[msgspec.Raw] = []
     heads: dict[int, KeptHead] = {}  # of streams in memory alone
+
+
+class _EntryId(msgspec.Struct, frozen=True):
+    id: int
 
 
 class StreamEntries:
@@ -91,32 +95,47 @@ class StreamEntries:
         self._store.control(STREAM_GONE, entry.id, body, _log_failure)
         self._store.drop_log(entry.id)
 
-    def replay(self, saved: CatalogSection, controls: Iterable[Control]) -> list[StreamEntry]:
-        """Return the streams that there are by the snapshot and the control frames after it.
+    def replay(self, saved: CatalogSection, controls: Iterable[Control]) -> Iterator[StreamEntry]:
+        """Go through the streams that there are by the snapshot and the control frames after it.
 
         Applying a frame twice changes nothing: entries are keyed by the incarnation.
         """
         self._next_id = max(self._next_id, saved.next_id)
-        entries = {entry.id: entry for entry in saved.streams}
+        decode_id = msgspec.json.Decoder(_EntryId).decode
+        entries = {decode_id(body).id: body for body in saved.streams}
         for control in controls:
             if control.kind not in (STREAM_SET, STREAM_GONE):
                 continue
             entry = msgspec.json.decode(control.body, type=StreamEntry)
             self._next_id = max(self._next_id, entry.id + 1)
             if control.kind == STREAM_SET:
-                entries[entry.id] = entry
+                entries[entry.id] = msgspec.Raw(control.body)
             else:
                 entries.pop(entry.id, None)
                 if self._store.log(entry.id) is not None:
                     self._store.drop_log(entry.id)
-        return sorted(entries.values(), key=lambda entry: entry.id)
+        decode = msgspec.json.Decoder(StreamEntry).decode
+        return (decode(entries[log_id]) for log_id in sorted(entries))
 
     def section(
-        self, streams: "Iterable[Stream]", sources: list[msgspec.Raw], heads: dict[int, KeptHead]
-    ) -> bytes:
-        """Return the catalog as a snapshot holds it."""
-        entries = [StreamEntry.of(stream) for stream in streams]
-        return msgspec.json.encode(CatalogSection(self._next_id, entries, sources, heads))
+        self, streams: "list[Stream]", sources: list[msgspec.Raw], heads: dict[int, KeptHead]
+    ) -> Callable[[], bytes]:
+        """Return who encodes the catalog as a snapshot holds it, on any thread.
+
+        A stream that changes meanwhile may be there as it is then: the WAL says so too.
+        """
+        return partial(_encoded, self._next_id, streams, sources, heads)
+
+
+def _encoded(
+    next_id: int,
+    streams: "list[Stream]",
+    sources: list[msgspec.Raw],
+    heads: dict[int, KeptHead],
+) -> bytes:
+    # One by one: no other thread runs while a single call encodes.
+    entries = [msgspec.Raw(msgspec.json.encode(StreamEntry.of(each))) for each in streams]
+    return msgspec.json.encode(CatalogSection(next_id, entries, sources, heads))
 
 
 def decode_section(section: bytes | None) -> CatalogSection:

@@ -8,14 +8,15 @@ the exact head.
 
 import logging
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
+from millstream.clock import Clock
 from millstream.errors import MillstreamError
-from millstream.store.log.log import RESTART, Committed, Durability, Log
+from millstream.store.log.log import RESTART, Committed, Log
 from millstream.store.log.memory_log import MemoryLog
 from millstream.store.recovery.recovery import Control
 
@@ -26,6 +27,8 @@ log = logging.getLogger(__name__)
 
 STREAM_HEAD = 34
 AHEAD = 16_384  # sequences that a frame allows; the next one is written when half of them are used
+MOST_AHEAD = 1 << 20  # and doubles them up to here, while half of them last less than
+QUICK = 0.5  # seconds
 
 
 class KeptHead(msgspec.Struct, frozen=True, array_like=True):
@@ -45,11 +48,36 @@ class HeadControls(Protocol):
         ...
 
 
+class _HeadWatch:
+    """Looks at one stream after each commit, which must cost next to nothing."""
+
+    __slots__ = ("_ahead", "_clock", "_heads", "_log", "_since", "_stream", "_until")
+
+    def __init__(self, stream: "Stream", heads: "EphemeralHeads", clock: Clock) -> None:
+        self._stream = stream
+        self._log = stream.log
+        self._heads = heads
+        self._clock = clock
+        self._until = -1  # what is written down suffices to here
+        self._ahead = AHEAD
+        self._since = float("-inf")
+
+    def look(self) -> None:
+        """Have more written down in time."""
+        if self._log.committed_seq > self._until:
+            now = self._clock.monotonic()
+            is_quick = now - self._since < QUICK
+            self._ahead = min(2 * self._ahead, MOST_AHEAD) if is_quick else AHEAD
+            self._since = now
+            self._until = self._heads.allow_more(self._stream, self._ahead)
+
+
 class EphemeralHeads:
     """Follows the streams that are in memory alone."""
 
-    def __init__(self, store: HeadControls) -> None:
+    def __init__(self, store: HeadControls, clock: Clock) -> None:
         self._store = store
+        self._clock = clock
         self._found: dict[int, KeptHead] = {}
         self._allowed: dict[int, int] = {}  # by stream, the highest sequence that is written down
         self._is_settled = False
@@ -72,16 +100,15 @@ class EphemeralHeads:
         """Write down how far a stream may count, from now on."""
         if isinstance(stream.log, MemoryLog):
             stream.log.hold_above(stream.log.committed_seq, partial(self._outrun, stream))
-            stream.watchers.add_prompt(partial(self._look, stream))
+            stream.watchers.add_prompt(_HeadWatch(stream, self, self._clock).look)
 
     def forget(self, stream: "Stream") -> None:
         """Forget a stream that is gone."""
         self._allowed.pop(stream.incarnation, None)
 
-    def section(self, streams: Iterable["Stream"]) -> dict[int, KeptHead]:
-        """Return what a snapshot holds."""
-        kept = [s for s in streams if s.log.durability is Durability.EPHEMERAL]
-        return {stream.incarnation: self._kept(stream) for stream in kept}
+    def section(self, streams: Mapping[int, "Stream"]) -> dict[int, KeptHead]:
+        """Return what a snapshot holds: of those that have begun to count."""
+        return {each: self._kept(streams[each]) for each in self._allowed if each in streams}
 
     def settle(self, streams: Iterable["Stream"]) -> None:
         """Write down the exact heads: nothing is appended any more."""
@@ -96,12 +123,14 @@ class EphemeralHeads:
         allowed = 0 if self._is_settled else self._allowed.get(stream.incarnation, 0)
         return KeptHead(min([state.first_seq, *lost]), max(state.last_seq, allowed))
 
-    def _look(self, stream: "Stream") -> None:
+    def allow_more(self, stream: "Stream", ahead: int) -> int:
+        """Write down how far a stream may count from where it is; returns when to ask again."""
         head, allowed = stream.log.committed_seq, self._allowed.get(stream.incarnation, 0)
-        if head <= allowed - AHEAD // 2 or stream.is_closed or self._is_settled:
-            return
-        self._allowed[stream.incarnation] = head + AHEAD
+        if head <= allowed - ahead // 2 or stream.is_closed or self._is_settled:
+            return allowed - ahead // 2
+        self._allowed[stream.incarnation] = head + ahead
         self._write(stream)
+        return head + ahead // 2
 
     def _outrun(self, stream: "Stream", last_seq: int) -> None:
         """Allow more, as records wait; what is asked for already is on its way."""

@@ -2,7 +2,6 @@
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 MANY = 512  # from here on a close name is looked for near by, and not among all
 NEAR = 64  # names on either side that are compared with one that is not there
@@ -75,6 +74,8 @@ class NameList:
 
 def closest(name: str, names: list[str], cutoff: float) -> str | None:
     """Return the name that is most like one that is not there, None when none is like it."""
+    from difflib import get_close_matches  # for a name that nobody has
+
     return next(iter(get_close_matches(name, names, n=1, cutoff=cutoff)), None)
 
 

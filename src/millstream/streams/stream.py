@@ -2,41 +2,43 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
-from millstream.clock import Clock
-from millstream.delivery.timers import Timers
 from millstream.kernel._batch import Batch
 from millstream.message import NewRecord, Record
 from millstream.store.log.log import Log
-from millstream.streams.account_quota import AccountRoom
 from millstream.streams.config.config import StreamConfig
-from millstream.streams.publishing.admission import Admission
-from millstream.streams.publishing.capture import Capture
-from millstream.streams.publishing.scheduling import Scheduling
-from millstream.streams.reading.contents import Contents, as_record
-from millstream.streams.reading.subject_index import SubjectIndex
-from millstream.streams.reading.watchers import Watchers
-from millstream.streams.recall import Recall, recall_ids
-from millstream.streams.retention.claims import Claims
-from millstream.streams.retention.departures import Departures, settle
-from millstream.streams.retention.removal import Removal
-from millstream.streams.state import StreamState
-from millstream.streams.writing.batch_limits import BatchLimits
+from millstream.streams.reading.contents import as_record
+from millstream.streams.recall import recall_ids
+from millstream.streams.retention.departures import settle
+from millstream.streams.sleeper import Sleeper
+from millstream.streams.stream_parts import Surroundings
 from millstream.streams.writing.run import Run
-from millstream.streams.writing.writes import Writes
 
 if TYPE_CHECKING:
     from millstream.kernel._frames import Frames
-    from millstream.kernel._hub import Hub
-    from millstream.kernel._interest import Interest
+    from millstream.streams.config.source import Source
 
 __all__ = ["Stream", "StreamFollower", "as_record", "settle"]
 
 
 class StreamFollower(Protocol):
     """Something that brings records into a stream by itself."""
+
+    @property
+    def source(self) -> "Source":
+        """Where they come from."""
+        ...
+
+    @property
+    def taken(self) -> int:
+        """The newest sequence of the origin that is here."""
+        ...
+
+    @property
+    def draws(self) -> bool:
+        """Whether it takes them from there now, through no consumer that people see."""
+        ...
 
     def refresh(self) -> None:
         """Look again for where the records come from."""
@@ -51,74 +53,41 @@ class StreamFollower(Protocol):
         ...
 
 
-class Stream:
+class Stream(Sleeper):
     """One stream of one account; see ``deliver`` for writes from NATS, ``append`` for the rest."""
+
+    __slots__ = (
+        "account",
+        "created_ns",
+        "feeds",
+        "incarnation",
+        "is_closed",
+        "is_leaving",
+        "opened_ns",
+    )
 
     def __init__(
         self,
         config: StreamConfig,
         log: Log,
+        around: Surroundings,
         *,
         created_ns: int,
-        clock: Clock,
-        timers: Timers,
-        hub: "Hub | None" = None,
-        interest: "Interest | None" = None,
         account: str = "$G",
-        batch_limits: BatchLimits | None = None,
-        room: AccountRoom | None = None,
-        server_is_full: Callable[[], bool] | None = None,
-        on_abandoned: Callable[["Stream", bytes, str], None] | None = None,
-        domain: str = "",
     ) -> None:
-        """Acks name ``domain``; ``on_abandoned`` hears why each atomic batch is given up."""
-        self.config = config
         self.account = account
-        self.log = log
+        self.incarnation = log.log_id  # delete and recreate changes it
         self.created_ns = created_ns
-        self.opened_ns = clock.time_ns()  # by this process
+        self.opened_ns = around.clock.time_ns()  # by this process
         self.feeds: Sequence[StreamFollower] = ()
         self.is_closed = False  # the stream was deleted, or the server ends
         self.is_leaving = False  # its deletion is being logged: copies of its records come too late
-        self._clock = clock
-        self._capture = Capture(interest, self)
-        claims = Claims()
-        self.watchers = Watchers()
-        self.index = SubjectIndex(log)
-        departures = Departures(log, self.index, claims, timers, self.watchers.wake)
-        self.contents = Contents(config, log, self.index, departures.count)
-        self.writes = Writes(
-            config, log, self.index, clock, hub, interest,
-            committed=self._on_commit, paused=self._capture.pause, keeps=self.keeps,
-            domain=domain,
-        )  # fmt: skip
-        self.admission = Admission(
-            self.contents, self.keeps, self.writes, clock, timers, batch_limits, room,
-            server_is_full, partial(on_abandoned, self) if on_abandoned is not None else None,
-        )  # fmt: skip
-        self.removal = Removal(self.contents, departures, claims, self.writes, clock, timers)
-        self._scheduling = Scheduling(
-            self.contents, self.removal, self.admission, self.writes, clock, timers
-        )
-        self._recall()
-
-    def _recall(self) -> None:
-        """Recover what the records say, and keep the limits."""
-        expiry = self.removal.ageing.expiry
-        recall = Recall(self.config, self.log, self.writes, expiry, self._scheduling)
-        recall.everything(self._clock.time_ns())
-        self.removal.limits.keep(None)
-        self._scheduling.start()
+        super().__init__(config, log, around)
 
     @property
     def name(self) -> str:
         """Return the stream's name; HTTP calls it the topic's."""
         return self.config.name
-
-    @property
-    def incarnation(self) -> int:
-        """Return the id that delete and recreate changes."""
-        return self.log.log_id
 
     # -- life --------------------------------------------------------------------------------
 
@@ -134,7 +103,8 @@ class Stream:
         self.writes.configure(config)
         self.admission.configure(config)
         if config.duplicate_window > before.duplicate_window:
-            recall_ids(self.log, self.writes, self._clock.time_ns() - config.duplicate_window)
+            now = self._around.clock.time_ns()
+            recall_ids(self.log, self.writes, now - config.duplicate_window)
         if config.subjects != before.subjects:
             self.capture()
         self.removal.limits.keep(None)
@@ -152,16 +122,10 @@ class Stream:
         self.is_closed = True
         self.feed_by(())
         self._capture.release()
-        self.admission.close()
-        self.removal.close()
-        self._scheduling.close()
-        self.watchers.wake()
+        if self._parts is not None:
+            self._parts.close()
 
     # -- writes ------------------------------------------------------------------------------
-
-    def deliver(self, batch: Batch) -> None:
-        """Store captured publishes in order; a reply is answered once its record is committed."""
-        self.admission.publish(batch)
 
     async def append(self, records: Sequence[NewRecord]) -> tuple[int, int]:
         """Store all records or none; returns the first and last sequence once committed."""
@@ -184,17 +148,6 @@ class Stream:
         self.writes.append(run, at_once)
         return run.future
 
-    def keeps(self, subject: bytes) -> bool:
-        """Whether records of a subject are kept at all: somebody may have to wait for them."""
-        return self.config.retention != "interest" or self.removal.claims.concern(subject)
-
-    def _on_commit(self, run: Run) -> None:
-        self.removal.limits.keep(run)
-        if self.config.allow_msg_schedules:
-            self._scheduling.on_commit(run)
-        narrow = self.watchers.are_filtered
-        self.watchers.wake_for(run.batch.subjects(run.start, run.count) if narrow else ())
-
     # -- reads -------------------------------------------------------------------------------
 
     def read(self, start_seq: int, max_records: int, max_bytes: int) -> "Frames":
@@ -206,10 +159,6 @@ class Stream:
     def get(self, seq: int) -> Record:
         """Return one record; raises RecordNotFound."""
         return self.contents.get(seq)
-
-    def state(self) -> StreamState:
-        """Return one consistent look at the stream."""
-        return self.contents.state()
 
     def watch(
         self, on_change: Callable[[], None], filters: tuple[str, ...] = ()

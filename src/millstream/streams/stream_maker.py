@@ -14,6 +14,7 @@ from millstream.streams.entries import StreamEntry
 from millstream.streams.ephemeral_heads import EphemeralHeads
 from millstream.streams.retention.temperature import tell_log
 from millstream.streams.stream import Stream
+from millstream.streams.stream_parts import Surroundings
 from millstream.streams.stream_table import StreamTable
 from millstream.streams.writing.batch_limits import BatchLimits
 
@@ -61,27 +62,16 @@ class StreamMaker:
         self._domain = domain
         self._heads = heads
         self._rooms: dict[tuple[str, str], AccountRoom] = {}  # by account and storage
+        quotas.watch(self._look_at_rooms)
+        self._known: dict[tuple[str, str], Surroundings] = {}  # by account and storage
 
     def make(self, entry: StreamEntry, config: StreamConfig) -> Stream:
         """Return the stream of an entry over its log, which is made if there is none."""
         log = self.log_of(entry.id, config)
         self._heads.restore(log)
         log.start_at(config.first_seq)  # does nothing to a log that has begun
-        made = Stream(
-            config,
-            log,
-            created_ns=entry.created_ns,
-            clock=self._clock,
-            timers=self._timers,
-            hub=self._hub,
-            interest=self._interests.get(entry.account),
-            account=entry.account,
-            batch_limits=self._batch_limits,
-            room=self._room(entry.account, config.storage),
-            server_is_full=partial(self._is_server_full, entry.account, config),
-            on_abandoned=self._on_abandoned,
-            domain=self._domain,
-        )
+        around = self._around(entry.account, config.storage)
+        made = Stream(config, log, around, created_ns=entry.created_ns, account=entry.account)
         self._heads.follow(made)
         return made
 
@@ -103,6 +93,23 @@ class StreamMaker:
                 f"to be kept, and delete {config.name}"
             )
 
+    def _around(self, account: str, storage: str) -> Surroundings:
+        """Return what all streams of an account share, of those that store so."""
+        interest = self._interests.get(account)
+        is_bounded = self._quotas.most_bytes_in_all(storage) >= 0
+        known = self._known.get((account, storage))
+        if (
+            known is None
+            or known.interest is not interest
+            or is_bounded is (known.server_is_full is None)
+        ):
+            is_full = partial(self._is_server_full, account, storage) if is_bounded else None
+            known = self._known[account, storage] = Surroundings(
+                self._clock, self._timers, self._hub, interest, self._batch_limits,
+                self._room(account, storage), is_full, self._on_abandoned, self._domain,
+            )  # fmt: skip
+        return known
+
     def _room(self, account: str, storage: str) -> AccountRoom:
         """Return the room that all streams of an account share, of those that store so."""
         if (account, storage) not in self._rooms:
@@ -113,9 +120,14 @@ class StreamMaker:
             )
         return self._rooms[account, storage]
 
-    def _is_server_full(self, account: str, opened: StreamConfig) -> bool:
+    def _look_at_rooms(self) -> None:
+        """Follow what accounts may store now."""
+        for room in self._rooms.values():
+            room.look()
+
+    def _is_server_full(self, account: str, storage: str, name: str) -> bool:
         """Whether streams that store so hold more than the server may; a restore goes on."""
-        most = self._quotas.most_bytes_in_all(opened.storage)
-        if most < 0 or self._table.is_restoring(opened.name, account):
+        most = self._quotas.most_bytes_in_all(storage)
+        if most < 0 or self._table.is_restoring(name, account):
             return False
-        return most < self._table.stored_bytes(opened.storage)
+        return most < self._table.stored_bytes(storage)

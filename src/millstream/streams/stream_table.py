@@ -37,7 +37,7 @@ class StreamTable:
     def __init__(self, streams: StreamsByName) -> None:
         """``streams`` is where others look streams up as well."""
         self._streams = streams
-        self._by_id: dict[int, Stream] = {}
+        self.by_id: dict[int, Stream] = {}
         self._names: defaultdict[str, _Names] = defaultdict(_Names)  # by account
         self._captured: defaultdict[str, PatternSet] = defaultdict(PatternSet)  # by account
         self.promised = PromisedBytes()
@@ -81,7 +81,7 @@ class StreamTable:
     def capturing(self, account: str, subject: str) -> list[Stream]:
         """Return an account's streams that capture some of a subject, by name."""
         found = self._captured[account].overlapping(subject)
-        return sorted((self._by_id[owner] for owner in found), key=lambda stream: stream.name)
+        return sorted((self.by_id[owner] for owner in found), key=lambda stream: stream.name)
 
     def of(self, account: str) -> list[Stream]:
         """Return an account's streams by name."""
@@ -94,7 +94,7 @@ class StreamTable:
     def put(self, stream: Stream) -> None:
         """Take a stream in under its name."""
         self._streams[stream.account, stream.name] = stream
-        self._by_id[stream.incarnation] = stream
+        self.by_id[stream.incarnation] = stream
         for names in self._names[stream.account].lists(stream.config):
             names.add(stream.name)
         self.reserve(stream, stream.config)
@@ -107,7 +107,7 @@ class StreamTable:
     def drop(self, stream: Stream) -> None:
         """Forget a stream."""
         del self._streams[stream.account, stream.name]
-        del self._by_id[stream.incarnation]
+        del self.by_id[stream.incarnation]
         for names in self._names[stream.account].lists(stream.config):
             names.remove(stream.name)
         self._captured[stream.account].drop(stream.incarnation)
@@ -123,7 +123,7 @@ class StreamTable:
     def coming_bytes(self, account: str, storage: str) -> int:
         """Return what an account's streams of one kind hold, with what is on its way in."""
         found = (s for s in self.of(account) if s.config.storage == storage)
-        return sum(stream.state().bytes + stream.writes.staged_size for stream in found)
+        return sum(stream.state().bytes + stream.staged_size for stream in found)
 
     def stored_bytes(self, storage: str) -> int:
         """Return what the streams of one kind hold in all accounts."""

@@ -232,6 +232,7 @@ class Authorizer:
             narrowed=partial(self._user_caller, user),
             hears=partial(_hears, rights),
             says=partial(_says, rights),
+            is_unlimited=user.permissions.unlimited,
         )
 
     def _in_parts(self, caller: Caller, user: Identity) -> Caller:

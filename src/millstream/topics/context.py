@@ -16,6 +16,7 @@ from millstream.routers import saved_routers
 from millstream.routers.registry import Routers, RouterStore
 from millstream.streams.config.data_size import data_bytes
 from millstream.streams.config.topic_defaults import TopicDefaults
+from millstream.streams.topic_limit import TopicLimit
 from millstream.supervisor import Supervisor
 from millstream.topics.audience.audience import Audiences
 from millstream.topics.directory import TopicDirectory
@@ -24,7 +25,6 @@ from millstream.topics.limits.idempotency import Idempotency
 from millstream.topics.limits.priorities import Priorities
 from millstream.topics.limits.quota import Quota
 from millstream.topics.limits.slots import Slots
-from millstream.topics.limits.topic_limit import TopicLimit
 from millstream.topics.limits.turns import RequestTurns
 from millstream.topics.limits.write_depth import WriteDepth
 from millstream.topics.page.current_state import current_state
@@ -94,6 +94,7 @@ class Topics:
         shortest_heartbeat_ms: int = 1000,
         supervisor: Supervisor | None = None,
         defaults: TopicDefaults | None = None,
+        topic_limit: TopicLimit | None = None,
     ) -> None:
         self.defaults = defaults or TopicDefaults()
         self.catalog = catalog
@@ -105,8 +106,7 @@ class Topics:
         self.priorities = Priorities(clock)
         self.stop_signal = StopSignal()
         self.unbroken = UnbrokenWork()
-        self.max_topics = max_topics
-        self.topic_limit = TopicLimit(catalog, lambda: self.max_topics)
+        self.topic_limit = topic_limit or TopicLimit(catalog, max_topics)
         self.max_watch_sessions = max_watch_sessions
         self.live = Slots("max_sse_connections", max_sse_connections, max_sse_per_key)
         self.shortest_heartbeat_ms = shortest_heartbeat_ms
@@ -151,7 +151,7 @@ class Topics:
         max_unread_per_connection: int,
     ) -> None:
         """Keep to other caps from now on."""
-        self.max_topics = max_topics
+        self.topic_limit.most = max_topics
         self.routers.most = max_routers
         self.max_watch_sessions = max_watch_sessions
         self.live.most, self.live.per_key = max_sse_connections, max_sse_per_key

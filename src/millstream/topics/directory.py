@@ -1,7 +1,7 @@
 """TopicDirectory: topics by name, for those who may know of them."""
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
 from millstream.accounts.account import GLOBAL_ACCOUNT
@@ -128,6 +128,24 @@ def check_capture(config: "StreamConfig", caller: Caller, kept: Iterable[str] = 
     for subject in config.subjects:
         if subject not in known and not caller.may_capture(subject):
             raise Forbidden(f"this key may not take the subject {subject}", {"subject": subject})
+
+
+def check_letters(
+    wish: Mapping[str, Any], name: str, caller: Caller, directory: TopicDirectory
+) -> None:
+    """Refuse to copy jobs to where the caller may not write, or out of what it may not read.
+
+    What the topic's configuration says already stays.
+    """
+    letters = wish.get("dead_letter")
+    if not isinstance(letters, str):
+        return
+    check_name(letters, caller)
+    known = directory.find_or_none(name, caller)
+    if known is not None and known.config.to_topic()["dead_letter"] == letters:
+        return
+    check_name(letters, caller.asking_for("write", letters))
+    check_name(name, caller.asking_for("read", name))
 
 
 def may_see(router: "Router", caller: Caller) -> bool:

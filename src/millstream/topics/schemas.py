@@ -97,6 +97,7 @@ _ANSWERS: dict[str, Schema] = {
             "max_deliveries": COUNT,
             "dead_letter": either(TEXT, NULL),
             "leases_durable": SWITCH,
+            "key": TEXT,
             "subjects": listed(TEXT),
         },
     ),

@@ -15,7 +15,7 @@ from millstream.subjects.matcher import matcher
 from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.topics import bodies
 from millstream.topics.context import Topics
-from millstream.topics.directory import check_capture, check_name
+from millstream.topics.directory import check_capture, check_letters
 from millstream.topics.errors import BatchTooLarge, RecordAboveLimit
 from millstream.topics.limits.idempotency import Written
 from millstream.topics.page import json_text
@@ -208,9 +208,7 @@ async def _create(
         raise topics.directory.absent(name, caller)
     if body.config is not None and "admin" not in caller.scopes:
         raise Forbidden("creating a topic with a config needs the admin scope", {"topic": name})
-    letters = (body.config or {}).get("dead_letter")
-    if isinstance(letters, str):  # jobs must not go where the key may not
-        check_name(letters, caller)
+    check_letters(body.config or {}, name, caller, topics.directory)
     config = topics.defaults.config(name, body.config or {})
     check_capture(config, caller)
     try:

@@ -116,6 +116,8 @@ class Text(GoType):
 
     def read(self, given: Any, before: Any, reading: Reading) -> Any:
         """Take a string."""
+        if type(given) is str:
+            return given
         if isinstance(given, str) and not isinstance(given, Number):
             return str(given)
         if given is not None:
@@ -211,6 +213,8 @@ class Word(GoType):
 
     def read(self, given: Any, before: Any, reading: Reading) -> Any:
         """Take one of the words."""
+        if type(given) is str and given in self.words:
+            return self.words[given]
         text = reading.text_of(given).decode("utf-8", "surrogateescape")
         key = text.lower() if self._any_case else text
         if key[:1] == '"' and key[1:-1] in self.words:

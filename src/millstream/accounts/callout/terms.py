@@ -1,11 +1,13 @@
 """CalloutTerms: which account's service says who clients are, and about whom it is asked."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from millstream.accounts.account import GLOBAL_ACCOUNT
-from millstream.accounts.jwt import JwtClaims
+
+if TYPE_CHECKING:
+    from millstream.accounts.jwt import JwtClaims
 
 ANY_ACCOUNT = "*"
 
@@ -34,7 +36,7 @@ class CalloutTerms(msgspec.Struct, frozen=True):
         return account == self.account or allowed == (ANY_ACCOUNT,) or account in allowed
 
 
-def terms_of_claims(claims: JwtClaims) -> CalloutTerms | None:
+def terms_of_claims(claims: "JwtClaims") -> CalloutTerms | None:
     """Return what an account's JWT says about its callout, None when it has none."""
     said: dict[str, Any] = claims.nats.get("authorization") or {}
     if not said.get("auth_users"):

@@ -11,6 +11,7 @@ from millstream.cli.streams.stream_options import collected, read_pairs
 
 Json = dict[str, Any]
 Function = Callable[..., Any]
+DEAD_LETTER, KEY = "millstream.dead_letter", "millstream.key"
 
 _VALUES: dict[str, tuple[str, Any, str]] = {
     "--description": ("description", str, "What the consumer is for."),
@@ -73,6 +74,20 @@ _LISTS: list[tuple[tuple[str, ...], dict[str, Any]]] = [
     ),
     (("--backoff",), {"help": "Waits before redeliveries, such as 1s,10s,1m."}),
     (("--group", "groups"), {"multiple": True, "help": "A priority group; repeatable."}),
+    (
+        ("--dead-letter",),
+        {
+            "metavar": "STREAM",
+            "help": "Copy records here that are given up (--max-deliver) or terminated.",
+        },
+    ),
+    (
+        ("--key",),
+        {
+            "metavar": "token:N|header:NAME|tag",
+            "help": "Deliver records of one key one by one, in order; other keys flow beside it.",
+        },
+    ),
     (("--metadata",), {"multiple": True, "help": "A pair, as NAME=VALUE; repeatable."}),
     (
         ("--config", "file"),
@@ -99,7 +114,10 @@ def _lists(wish: Json, values: Json) -> None:
             wish["backoff"] = [read_duration(part.strip()) for part in backoff.split(",")]
         except ValueError as error:
             raise click.UsageError(str(error)) from error
-    if pairs := read_pairs(values.pop("metadata")):
+    pairs = read_pairs(values.pop("metadata"))
+    own = {DEAD_LETTER: values.pop("dead_letter"), KEY: values.pop("key")}
+    pairs |= {name: value for name, value in own.items() if value is not None}
+    if pairs:
         wish["metadata"] = {**wish.get("metadata", {}), **pairs}
     if deliver := values.pop("deliver"):
         wish.update(_start(deliver))

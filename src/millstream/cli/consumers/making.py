@@ -19,6 +19,7 @@ Json = dict[str, Any]
 @command(
     "millstream consumer add ORDERS billing",
     "millstream consumer add ORDERS eu --filter 'orders.eu.>' --max-deliver 5 --backoff 1s,10s,1m",
+    "millstream consumer add ORDERS bill --max-deliver 5 --dead-letter ORDERS-DEAD --key token:2",
     "millstream consumer add ORDERS feed --target feed.orders --ack none --deliver new",
 )
 @click.argument("stream")

@@ -47,7 +47,7 @@ TOPIC_FIELDS = frozenset(
     ]
 )
 QUEUE_FIELDS = TOPIC_FIELDS | {
-    *("lease_ms", "claim_jitter_ms", "max_deliveries", "dead_letter", "leases_durable")
+    *("lease_ms", "claim_jitter_ms", "max_deliveries", "dead_letter", "leases_durable", "key")
 }
 BUCKET_FIELDS = frozenset(
     ["history", "ttl", "max_value_size", "max_bucket_size", "description", "storage", "replicas"]

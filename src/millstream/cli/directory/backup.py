@@ -12,6 +12,8 @@ from millstream.backup.restore import restore as restore_files
 from millstream.backup.take import prune, take
 from millstream.cli.command import command
 from millstream.cli.directory.key_files import key_file_option, key_ring
+from millstream.cli.directory.watched_files import size_of
+from millstream.cli.shown.progress import ProgressLine
 from millstream.clock import SystemClock
 from millstream.store.disk.files import OsFiles
 from millstream.store.disk.objects import open_objects
@@ -29,7 +31,8 @@ def backup(directory: Path, target: str, keep: int | None, as_json: bool) -> Non
     backup at a time may use a target.
     """
     place = open_objects(target, OsFiles())
-    taken = take(directory.resolve(), place, SystemClock())
+    with ProgressLine("reading", size_of(directory), in_bytes=True) as line:
+        taken = take(directory.resolve(), place, SystemClock(), line.add)
     removed = prune(place, keep) if keep else 0
     if as_json:
         shown = {
@@ -74,7 +77,8 @@ def restore(
         _list(moments(place), as_json)
         return
     at_ns = _parsed(moment) if moment else None
-    used = restore_files(place, directory.resolve(), at_ns, key_ring(key_file))
+    with ProgressLine("restoring", None, in_bytes=True) as line:
+        used = restore_files(*(place, directory.resolve(), at_ns, key_ring(key_file)), line.add_of)
     if as_json:
         click.echo(msgspec.json.encode({"directory": str(directory), "moment": used.started_ns}))
         return

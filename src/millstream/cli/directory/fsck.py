@@ -7,7 +7,8 @@ import msgspec
 
 from millstream.cli.command import command
 from millstream.cli.directory.key_files import key_file_option, key_ring
-from millstream.store.disk.files import OsFiles
+from millstream.cli.directory.watched_files import WatchedFiles, size_of
+from millstream.cli.shown.progress import ProgressLine
 from millstream.store.log.log import UNSYNCED
 from millstream.store.upkeep.inspect import Report, check_directory
 
@@ -22,7 +23,8 @@ def fsck(directory: Path, key_file: tuple[str, ...], as_json: bool) -> int:
     Exits with 0 when all is well, 3 when it found damage, 4 when the directory
     cannot be used. Run it while no server uses the directory.
     """
-    report = check_directory(str(directory.resolve()), OsFiles(), key_ring(key_file))
+    with ProgressLine("checking", size_of(directory), in_bytes=True) as line:
+        report = check_directory(str(directory.resolve()), WatchedFiles(line), key_ring(key_file))
     if as_json:
         click.echo(msgspec.json.encode(report.plain()))
     else:

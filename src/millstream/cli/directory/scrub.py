@@ -7,8 +7,9 @@ import msgspec
 
 from millstream.cli.command import command
 from millstream.cli.directory.key_files import key_file_option, sealing_ring
+from millstream.cli.directory.watched_files import WatchedFiles, size_of
+from millstream.cli.shown.progress import ProgressLine
 from millstream.store.cold.options import ColdOptions
-from millstream.store.disk.files import OsFiles
 from millstream.store.upkeep.scrub import Scrubbed, scrub_directory
 
 
@@ -29,7 +30,9 @@ def scrub(directory: Path, place: str, key_file: tuple[str, ...], as_json: bool)
     Stop the server first; a running one scrubs in the background.
     """
     cold = ColdOptions(place=place)
-    report = scrub_directory(str(directory.resolve()), OsFiles(), sealing_ring(key_file), cold)
+    with ProgressLine("checking", size_of(directory), in_bytes=True) as line:
+        files = WatchedFiles(line)
+        report = scrub_directory(str(directory.resolve()), files, sealing_ring(key_file), cold)
     if as_json:
         click.echo(msgspec.json.encode(report.plain()))
     else:

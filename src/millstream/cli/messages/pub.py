@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 WINDOW = 500  # messages whose acks may be under way
 Headers = dict[str, list[str]]
 
+MOST_LOOKED_AT = 1000  # streams
+
 
 @command(
     "millstream pub orders.new '{\"id\":1}'",
@@ -68,7 +70,8 @@ def pub(
             return
         known = None if no_ack or reply or not client.info.jetstream else 0
         published = _publish(client, subject, payloads, headers, reply, access.timeout)
-        _show_count(subject, published, as_json, stored=known)
+        meant = _meant(client, subject, access.timeout) if known == 0 and not as_json else ""
+        _show_count(subject, published, as_json, known, meant)
 
 
 def _input_lines() -> Iterator[bytes]:
@@ -102,6 +105,39 @@ def _capturing(client: "Client", subject: str, timeout: float) -> list[str]:
         return JetStreamApi(client, timeout).stream_names(subject)
     except ClientError:
         return []
+
+
+def _meant(client: "Client", subject: str, timeout: float) -> str:
+    """Return the end of a sentence that names a captured subject close to this one, or nothing."""
+    from millstream.cli.shown.near import nearest
+    from millstream.client.errors import ClientError
+    from millstream.client.jetstream.api import JetStreamApi
+
+    try:
+        streams = JetStreamApi(client, timeout).streams()
+    except ClientError:
+        return ""
+    captured = {
+        _like(pattern, subject): stream["config"]["name"]
+        for stream in streams[:MOST_LOOKED_AT]
+        for pattern in stream["config"].get("subjects") or ()
+    }
+    near = nearest(subject, captured)
+    if near is None or near == subject:
+        return ""
+    return f". Did you mean '{near}', which stream {captured[near]} captures?"
+
+
+def _like(pattern: str, subject: str) -> str:
+    """Return the subject of a pattern that has the other's tokens where the pattern is open."""
+    given = subject.split(".")
+    tokens = pattern.split(".")
+    found = [
+        given[at] if token == "*" and at < len(given) else token for at, token in enumerate(tokens)
+    ]
+    if tokens[-1] == ">":
+        found[-1:] = given[len(tokens) - 1 :] or ["…"]
+    return ".".join(found)
 
 
 def _created(client: "Client", subject: str, timeout: float) -> str:
@@ -202,7 +238,9 @@ def _decoded(answer: "Message") -> dict[str, Any]:
     )
 
 
-def _show_count(subject: str, published: int, as_json: bool, stored: int | None) -> None:
+def _show_count(
+    subject: str, published: int, as_json: bool, stored: int | None, meant: str
+) -> None:
     if as_json:
         told: dict[str, Any] = {"subject": subject, "published": published}
         click.echo(as_text(told if stored is None else {**told, "stored": stored}))
@@ -212,6 +250,6 @@ def _show_count(subject: str, published: int, as_json: bool, stored: int | None)
         name, captured = stream_for(subject)
         click.echo(
             f"no stream captures '{subject}', so nothing was stored. To store such messages: "
-            f"millstream stream add {name} --subjects '{captured}'",
+            f"millstream stream add {name} --subjects '{captured}'{meant}",
             err=True,
         )

@@ -106,7 +106,7 @@ def _java() -> Finding:
 
 def _config(data_dir: Path, config: Path | None) -> Finding:
     from millstream.server.command_line.serve_options import load_serve
-    from millstream.server.options.serve_config import ConfigError
+    from millstream.server.options.config_error import ConfigError
 
     what = f"configuration {config}" if config else "configuration"
     try:

@@ -21,11 +21,29 @@ def show(events: Iterator[Progress | Done], *, as_lines: bool) -> int:
             click.echo(as_json(event))
             rows += event.rows if isinstance(event, Done) else 0
         return rows
+    finished: list[Done] = []
     with Bars() as bars:
         for event in events:
             bars.take(event)
-            rows += event.rows if isinstance(event, Done) else 0
-    return rows
+            if isinstance(event, Done):
+                finished.append(event)
+    print_summary(finished)
+    return sum(done.rows for done in finished)
+
+
+def print_summary(finished: Sequence[Done]) -> None:
+    """Say what each sink took and gave; of a quarantine, what it gave is what was bad."""
+    if not finished:
+        return
+    rows = [
+        [done.sink, f"{done.rows:,}", _count(done.rows_out), f"{done.late:,}", done.batches]
+        for done in finished
+    ]
+    print_table("done", ["sink", "rows in", "rows out", "late", "batches"], rows)
+
+
+def _count(rows: int | None) -> str:
+    return "?" if rows is None else f"{rows:,}"
 
 
 def wants_lines(as_json_lines: bool) -> bool:

@@ -38,6 +38,11 @@ class ProgressLine:
         """Count what was done since."""
         self.reach(self._done + more)
 
+    def add_of(self, more: int, total: int) -> None:
+        """Count what was done since, where the total comes with it."""
+        self._total = total
+        self.add(more)
+
     def reach(self, done: int) -> None:
         """Say how much is done by now."""
         self._done = done

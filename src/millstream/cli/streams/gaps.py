@@ -1,5 +1,7 @@
 """``stream gaps``: which records are gone, and why."""
 
+import json
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -13,6 +15,17 @@ if TYPE_CHECKING:
     from millstream.client.jetstream.api import JetStreamApi
 
 Json = dict[str, Any]
+REASONS = {
+    "retention": "dropped by the limits of the stream (max_msgs, max_bytes, max_age), or purged",
+    "cap": "dropped by a limit of the stream (max_msgs, max_bytes)",
+    "ttl": "older than the stream keeps (max_age)",
+    "source_trim": "gone at the stream that it was copied from",
+    "void": "never stored: a write failed",
+    "corruption": "lost: the file that held them is damaged",
+    "torn": "lost: the end of a file was cut off",
+    "unsynced": "perhaps lost: not on disk yet when the power went",
+    "restart": "kept in memory only, and the server has restarted",
+}
 
 
 @command("millstream stream gaps ORDERS", "millstream stream gaps ORDERS --json")
@@ -49,4 +62,34 @@ def _of(js: "JetStreamApi", name: str) -> list[tuple[int, int, str]]:
             found[-1] = (found[-1][0], seq, reason)
         else:
             found.append((seq, seq, reason))
-    return found
+    told = _told(js, name)
+    return [piece for each in found for piece in _explained(*each, told)]
+
+
+def _told(js: "JetStreamApi", name: str) -> list[tuple[int, int, str]]:
+    """Return the ranges that a millstream server knows a reason of; none from other servers."""
+    from millstream.client.errors import ClientError
+    from millstream.client.streams import PLAN_SUBJECT
+
+    try:
+        answer = js.client.request(PLAN_SUBJECT + name, b"{}", timeout=js.timeout)
+        known = json.loads(answer.payload).get("gaps") or []
+        return [(int(first), int(last), str(reason)) for first, last, reason in known]
+    except (ClientError, ValueError, AttributeError):
+        return []
+
+
+def _explained(
+    first: int, last: int, reason: str, told: list[tuple[int, int, str]]
+) -> Iterator[tuple[int, int, str]]:
+    """Cut a range where the reason changes."""
+    for begin, end, why in sorted(told):
+        begin, end = max(begin, first), min(end, last)
+        if begin > end:
+            continue
+        if begin > first:
+            yield first, begin - 1, reason
+        yield begin, end, REASONS.get(why, why)
+        first = end + 1
+    if first <= last:
+        yield first, last, reason

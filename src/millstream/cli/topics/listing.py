@@ -88,6 +88,7 @@ def shown(told: Json) -> str:
         known += [
             ("lease", f"{config['lease_ms']} ms"),
             ("most deliveries", config["max_deliveries"] or "no limit"),
+            ("one by one for each", config.get("key")),
             ("dead letters to", config["dead_letter"] or "nowhere: failed jobs come again"),
         ]
     return facts(f"{told['type'].capitalize()} {told['topic']}", known)

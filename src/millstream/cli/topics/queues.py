@@ -54,6 +54,7 @@ def info(name: str, access: ServerAccess, as_json: bool) -> None:
 @command(
     "millstream queue add jobs",
     "millstream queue add jobs --max-deliveries 3 --dead-letter jobs-dead --lease 1m",
+    "millstream queue add payments --key tag",
 )
 @click.argument("name", metavar="QUEUE")
 @queue_options

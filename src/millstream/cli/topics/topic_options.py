@@ -29,6 +29,7 @@ _QUEUE: dict[str, tuple[str, Any, str]] = {
     "--lease": ("lease_ms", DURATION, "How long a worker may take for a job."),
     "--max-deliveries": ("max_deliveries", int, "Deliveries after which a job is given up."),
     "--dead-letter": ("dead_letter", str, "Topic for jobs that are given up."),
+    "--key": ("key", str, "Lease jobs of one key one by one: token:N, header:NAME, tag."),
     "--claim-jitter": ("claim_jitter_ms", DURATION, "How long claims are gathered."),
 }
 

@@ -41,6 +41,24 @@ class GroupState(msgspec.Struct, frozen=True):
     pinned_ts: str = ""
 
 
+class HeldKey(msgspec.Struct, frozen=True):
+    """A key that records wait for, and the record that has it."""
+
+    key: str = ""
+    seq: int = 0
+    waiting: int = 0
+    deliveries: int = 0
+
+
+class KeyState(msgspec.Struct, frozen=True):
+    """How many records wait because another of their key is out."""
+
+    key: str = ""
+    waiting: int = 0
+    most: int = 0
+    blocked: list[HeldKey] = []
+
+
 class ConsumerState(msgspec.Struct, frozen=True):
     """A consumer at one moment."""
 
@@ -55,6 +73,7 @@ class ConsumerState(msgspec.Struct, frozen=True):
     delivered: ConsumerPosition = ConsumerPosition()
     ack_floor: ConsumerPosition = ConsumerPosition()
     priority_groups: list[GroupState] = []
+    millstream_keys: KeyState | None = None
 
     def why(self, captured: Sequence[str] = ()) -> "Reason":
         """Return why it stands where it does; ``captured`` are its stream's subjects."""
@@ -129,6 +148,8 @@ def _behind(state: ConsumerState) -> tuple[str, str, str]:
     if 0 < terms.max_ack_pending <= state.num_ack_pending and terms.ack_policy != "none":
         limit = terms.max_ack_pending
         return "max_ack_pending", f"waiting for acks (max_ack_pending of {limit} reached)", ""
+    if (keys := state.millstream_keys) and keys.waiting and _waits_for_keys(state, keys):
+        return _blocked_keys(keys)
     if terms.deliver_subject:
         if not state.push_bound:
             cause = f"no interest on the deliver subject {terms.deliver_subject}"
@@ -148,7 +169,26 @@ def _behind(state: ConsumerState) -> tuple[str, str, str]:
     return "delivering", f"behind by {state.num_pending}, delivering", ""
 
 
+def _waits_for_keys(state: ConsumerState, keys: KeyState) -> bool:
+    """Whether nothing can go before a key is free: all that is left waits, or no more may."""
+    is_stuck = keys.waiting >= min(state.num_pending, keys.most)
+    has_clients = state.num_waiting > 0 or state.push_bound
+    return is_stuck and has_clients
+
+
+def _blocked_keys(keys: KeyState) -> tuple[str, str, str]:
+    told = "; ".join(
+        f"{each.waiting} wait for seq {each.seq} of key {each.key!r}, delivered "
+        + ("once" if each.deliveries == 1 else f"{each.deliveries} times")
+        for each in keys.blocked
+    )
+    cause = f"waiting for acks: another record of the same key ({keys.key}) is out: {told}"
+    return "blocked_keys", cause, "ack it, or refuse it for good with +TERM"
+
+
 def _notes(state: ConsumerState) -> Iterable[str]:
+    if state.millstream_keys is not None and state.millstream_keys.waiting:
+        yield f"{state.millstream_keys.waiting} wait for their keys"
     if state.num_redelivered:
         yield f"{state.num_redelivered} were delivered more than once"
     if state.config.filters:

@@ -51,8 +51,7 @@ class PriorityGroup:
 
     def helps_with(self, request: PullRequest) -> int:
         """Return how many messages there are for this one to help with."""
-        pending, unanswered = self._feed.cursor.pending(), len(self._feed.ledger.pending)
-        return request.helps_with(pending, unanswered)
+        return request.helps_with(self._feed.left, self._feed.in_flight)
 
     # -- the pin -----------------------------------------------------------------------------
 

@@ -31,6 +31,7 @@ class Cursor:
         self.read_to = 0  # what was delivered, or looked at and left behind, since the beginning
         self.filters = tuple(filters)
         self._stream = stream
+        stream.pin()  # what it counts is compared with what the stream has counted
         self._chosen = stream.index.select(filters)
         self._first: deque[int] = deque()  # newest of each subject, delivered before the rest
         self._clear_to = 0  # from the position to here nothing matches
@@ -150,11 +151,11 @@ class Cursor:
     def follow(self) -> bool:
         """Notice removals: skip what is gone; False when nothing was removed."""
         removals, changed = self._stream.removal.recent, False
-        state = self._stream.log.state()  # a trim is decided first and done later
-        first = min(state.first_seq, state.last_seq + 1)
+        log = self._stream.log  # a trim is decided first and done later
+        first = log.first_seq()
         if first > self.position:
             changed = True
-            self._skip_to(first, state.evict_floor)
+            self._skip_to(min(first, log.committed_seq + 1), log.state().evict_floor)
         if self._removals != removals.count:
             changed = True
             reached = removals.reached_since(self._removals)

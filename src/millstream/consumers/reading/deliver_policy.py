@@ -8,20 +8,20 @@ from millstream.streams.stream import Stream
 
 def place(cursor: Cursor, config: ConsumerConfig, stream: Stream) -> None:
     """Move a cursor to where the deliver policy says."""
-    state = stream.state()
+    first, last = stream.contents.bounds()
     is_newest_only = stream.config.max_msgs_per_subject == 1  # and of each subject, anyway
     if config.deliver_policy == "last_per_subject" and not is_newest_only:
         cursor.start_at_last_of_each()
     elif config.deliver_policy == "last":
         cursor.start_at_last()
     elif config.deliver_policy == "new":
-        cursor.start(state.last_seq + 1, state.first_seq)
+        cursor.start(last + 1, first)
     elif config.deliver_policy == "by_start_sequence":
-        cursor.start(config.opt_start_seq, state.first_seq)
+        cursor.start(config.opt_start_seq, first)
     elif config.deliver_policy == "by_start_time":
-        cursor.start(stream.log.seek_time(time_ns(config.opt_start_time)), state.first_seq)
+        cursor.start(stream.log.seek_time(time_ns(config.opt_start_time)), first)
     else:
-        cursor.start(state.first_seq, state.first_seq)
+        cursor.start(first, first)
 
 
 def check_reset(seq: int, config: ConsumerConfig, stream: Stream) -> None:

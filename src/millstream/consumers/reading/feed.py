@@ -3,14 +3,15 @@
 from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.clock import Clock
-from millstream.consumers.ledger import FOREVER, GiveUp, Ledger
+from millstream.consumers.ledger import FOREVER, LAST, GiveUp, Ledger
 from millstream.consumers.reading.cursor import Cursor, CursorPage
+from millstream.consumers.reading.key_gate import KeyGate
 from millstream.consumers.reading.pace import Pace
 from millstream.errors import MillstreamError, NotHere
 
 if TYPE_CHECKING:
-    from millstream.consumers.advisories import Advisories
     from millstream.consumers.config import ConsumerConfig
+    from millstream.consumers.letters.letter_box import LetterBox
     from millstream.consumers.reading.pause import Pause
     from millstream.streams.stream import Stream
 
@@ -45,8 +46,8 @@ class Feed:
         cursor: Cursor,
         ledger: Ledger,
         pace: Pace,
-        advisories: "Advisories",
         pause: "Pause",
+        letters: "LetterBox",
         clock: Clock,
     ) -> None:
         self.stream = stream
@@ -56,12 +57,12 @@ class Feed:
         self.is_blocked = False  # there is something, but it may not go now
         self.ready_at = FOREVER  # when to look again, where only time is missing
         self.missing: NotHere | None = None  # cold history that nobody waits for yet
-        self._is_fetching = False  # the next record is on its way from cold history
-        self._fetch_again_at = 0.0
+        self._fetch_again_at = 0.0  # FOREVER: the next record is on its way from cold history
         self._pace = pace
-        self._advisories = advisories
         self._pause = pause
+        self._letters = letters
         self._clock = clock
+        self.gate: KeyGate | None = None  # where records of one key go one by one
         self.take_on(config)
 
     def take_on(self, config: "ConsumerConfig") -> None:
@@ -69,6 +70,13 @@ class Feed:
         self._config = config
         self._pace.take_on(config)
         self.tracks = config.ack_policy != "none"
+        rule, gate = config.record_key, self.gate
+        if rule != (gate.rule if gate is not None else None):
+            if gate is not None:
+                gate.end()
+            self.gate = None
+            if rule is not None:
+                self.gate = KeyGate(rule, self.stream, self.cursor, self.ledger)
 
     def available(self) -> int:
         """Return how many records wait to be delivered, again or for the first time."""
@@ -84,7 +92,17 @@ class Feed:
         limit = self._config.max_ack_pending
         if not self.tracks or limit <= 0:
             return NO_LIMIT
-        return limit - len(self.ledger.pending)
+        return limit - self.in_flight
+
+    @property
+    def in_flight(self) -> int:
+        """Return how many deliveries are unanswered."""
+        return len(self.ledger.pending) - len(self.ledger.lanes.waiting)
+
+    @property
+    def left(self) -> int:
+        """Return how many records are still to be delivered for the first time."""
+        return self.cursor.pending() + len(self.ledger.lanes.waiting)
 
     @property
     def waits_for_acks(self) -> bool:
@@ -96,9 +114,8 @@ class Feed:
         self.is_blocked, self.ready_at = False, FOREVER
         if self.is_paused:
             return None
-        if self._is_fetching or self._fetch_again_at > self._clock.monotonic():
-            self.is_blocked = True
-            self.ready_at = FOREVER if self._is_fetching else self._fetch_again_at
+        if self._fetch_again_at > self._clock.monotonic():
+            self.is_blocked, self.ready_at = True, self._fetch_again_at
             return None
         try:
             return self._next(most, max_bytes)
@@ -109,18 +126,21 @@ class Feed:
     def take_missing(self) -> NotHere | None:
         """Return what to wait for; until ``arrived`` is called nothing goes."""
         missing, self.missing = self.missing, None
-        self._is_fetching = missing is not None
+        if missing is not None:
+            self._fetch_again_at = FOREVER
         return missing
 
     def arrived(self, error: MillstreamError | None) -> None:
         """Go on with what came from cold history, or ask for it again later."""
-        self._is_fetching = False
         self._fetch_again_at = 0.0 if error is None else self._clock.monotonic() + COLD_RETRY
 
     def _next(self, most: int, max_bytes: int) -> FeedParcel | None:
+        if self.gate is not None and not self.gate.learn():
+            self.is_blocked, self.ready_at = True, self._clock.monotonic()
+            return None
         while self.ledger.queue and (effect := self.ledger.next_again()) is not None:
             if isinstance(effect, GiveUp):
-                self._advisories.max_deliveries(effect)
+                self._letters.give_up(effect)
                 continue
             seq = effect.seq
             try:
@@ -135,13 +155,24 @@ class Feed:
         if most <= 0:
             self.is_blocked = True
             return None
-        page = self.cursor.read(most if self._pace.is_free else 1, max_bytes)
+        page = self._read(most if self._pace.is_free else 1, max_bytes)
+        if page is None and self.is_blocked:
+            return None
         if page is None:
             self._pace.caught_up()
             return None
         if not self._pace.is_free and self._is_early(page):
             return None
         return FeedParcel(page, again=False)
+
+    def _read(self, most: int, max_bytes: int) -> CursorPage | None:
+        if self.gate is None:
+            return self.cursor.read(most, max_bytes)
+        page, is_more = self.gate.read(most, max_bytes)
+        if page is None and (is_more or self.gate.is_full):
+            self.is_blocked = True
+            self.ready_at = self._clock.monotonic() if is_more else FOREVER
+        return page
 
     @property
     def is_paused(self) -> bool:
@@ -182,7 +213,7 @@ class Feed:
 
     def _removed_pending(self) -> list[int]:
         """Return the pending deliveries of records that are gone."""
-        pending = self.ledger.pending.up_to(self.ledger.delivered[1])
+        pending = self.ledger.pending.up_to(LAST)
         return [seq for seq in pending if not self.stream.index.is_live(seq)]
 
     def purge(self, start: int, *, wider: bool) -> None:
@@ -205,7 +236,7 @@ class Feed:
         """Let what was not answered in time go again, or report it; whether any was given up."""
         ended = self.ledger.expire(now)
         for each in ended:
-            self._advisories.max_deliveries(each)
+            self._letters.give_up(each)
         return bool(ended)
 
     # -- parcels -----------------------------------------------------------------------------

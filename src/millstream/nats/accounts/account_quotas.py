@@ -1,5 +1,7 @@
 """AccountQuotas: what each account may store, as it is configured now."""
 
+from collections.abc import Callable
+
 from millstream.accounts import stream_quota
 from millstream.accounts.account import Account
 from millstream.nats.accounts.accounts import Accounts
@@ -38,3 +40,7 @@ class AccountQuotas:
         if found is not None:
             stream_quota.check_tiers(dict(found.tiers))
             stream_quota.check_stream(found.stream_limits, config, others, is_new=is_new)
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Call ``on_change`` when the accounts are configured anew."""
+        self._accounts.watch(on_change)

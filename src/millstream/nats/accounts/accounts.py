@@ -142,6 +142,7 @@ class Accounts:
         self.interests: dict[str, Interest] = _Interests(make_interest)
         self._spaces: dict[str, Space] = {}
         self._system = system
+        self._watching: list[Callable[[], None]] = []
         if global_interest is not None:
             self.interests[GLOBAL_ACCOUNT] = global_interest
         self.apply(accounts)
@@ -156,6 +157,12 @@ class Accounts:
                 self._spaces[name].become(account)
             else:
                 self._spaces[name] = Space(account, self.interests[name])
+        for on_change in self._watching:
+            on_change()
+
+    def watch(self, on_change: Callable[[], None]) -> None:
+        """Call ``on_change`` each time other accounts, or other limits of them, are in force."""
+        self._watching.append(on_change)
 
     def __iter__(self) -> Iterator[Space]:
         return iter(list(self._spaces.values()))

@@ -1,10 +1,9 @@
 """GlobalAccount: what is configured for the account of those who name none."""
 
-from collections.abc import Callable
-
 import msgspec
 
 from millstream.accounts.account import GLOBAL_ACCOUNT, Account
+from millstream.nats.accounts.accounts import Space
 from millstream.streams.catalog import Catalog
 
 
@@ -15,8 +14,8 @@ class GlobalAccount:
     where the start found streams that take subjects: whoever stored records must reach them.
     """
 
-    def __init__(self, configured: Callable[[], Account], catalog: Catalog) -> None:
-        self._configured = configured
+    def __init__(self, space: Space, catalog: Catalog) -> None:
+        self._space = space
         self._catalog = catalog
         self._has_kept = False
 
@@ -27,7 +26,7 @@ class GlobalAccount:
 
     def __call__(self) -> Account:
         """Return what holds now."""
-        found = self._configured()
+        found = self._space.account
         if self._has_kept and not found.jetstream:
             return msgspec.structs.replace(found, jetstream=True)
         return found

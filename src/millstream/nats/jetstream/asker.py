@@ -15,9 +15,17 @@ class Clients(Protocol):
         ...
 
     def may_copy(
-        self, cid: int, account: str, subjects: Sequence[str], origins: Sequence[str]
+        self,
+        cid: int,
+        account: str,
+        subjects: Sequence[str],
+        origins: Sequence[str],
+        targets: Sequence[str],
     ) -> bool:
-        """Say whether a client may have records of these go out under other subjects."""
+        """Say whether a client may have records of these go out under other subjects.
+
+        ``targets`` are the subjects that they are published to.
+        """
         ...
 
     def client_of(self, cid: int) -> dict[str, Any]:
@@ -33,7 +41,12 @@ class UnguardedClients:
         return True
 
     def may_copy(
-        self, cid: int, account: str, subjects: Sequence[str], origins: Sequence[str]
+        self,
+        cid: int,
+        account: str,
+        subjects: Sequence[str],
+        origins: Sequence[str],
+        targets: Sequence[str],
     ) -> bool:
         """Copy whatever is asked for."""
         return True

@@ -10,7 +10,14 @@ from millstream.consumers.config import (
     check_group_name,
 )
 from millstream.eager_task import next_turn
-from millstream.nats.jetstream import account_limits, request_shapes, shapes
+from millstream.errors import Forbidden
+from millstream.nats.jetstream import (
+    account_limits,
+    request_shapes,
+    shapes,
+)
+from millstream.nats.jetstream.asker import ASKER
+from millstream.nats.jetstream.drawers import Drawer, drawing_from
 from millstream.nats.jetstream.errors import (
     expect_empty,
     name_mismatch,
@@ -18,6 +25,8 @@ from millstream.nats.jetstream.errors import (
     read_loosely,
     read_optional,
 )
+from millstream.nats.jetstream.serving import sourcing_consumers
+from millstream.nats.jetstream.serving.sourcing_consumers import Identified
 from millstream.streams.config.config import InvalidJson, ReplicasUnsupported
 from millstream.streams.config.times import ZERO_TIME, rfc3339, time_ns
 
@@ -127,30 +136,54 @@ def _check_filter(config: dict[str, Any], named: str) -> None:
         )
 
 
+def _check_letters(js: "JetStream", stream: str, config: ConsumerConfig) -> None:
+    """Refuse to copy records elsewhere for whoever must not hear some of them."""
+    may_copy = js.parts.clients.may_copy
+    if config.dead_letter and not may_copy(ASKER.get(), js.account, (), [stream], ()):
+        raise Forbidden(
+            f"dead letters of {stream} would show subjects that you may not subscribe to: "
+            "have somebody create the consumer who may"
+        )
+
+
 async def _create(js: "JetStream", stream_name: str, request: _Create, size: int) -> Answer:
     await next_turn(size)
     _check_replicas(request.config)
     stream = js.catalog.get(stream_name, js.account)
-    asked = js.terms.limits.fill_consumer(account_limits.with_ack_pending(js, request.config))
+    known = js.consumers.by_name(stream).get(request.config.get("name") or "")
+    kept = sourcing_consumers.settled(request.config, stream, known)
+    asked = js.terms.limits.fill_consumer(account_limits.with_ack_pending(js, kept))
     config = ConsumerConfig.from_request(asked, stream.config, pedantic=request.pedantic)
     await next_turn(size)
     js.terms.limits.check_consumer(config)
     account_limits.check_consumer(js, stream_name, config)
     js.check_deliver(config.deliver_subject, config.deliver_group)
+    js.check_deliver(config.dead_letter, "")
+    _check_letters(js, stream_name, config)
+    if config.is_internal:
+        sourcing_consumers.check_identity(stream)
     consumer, is_new = await js.consumers.create(stream, config, request.action)
     if is_new:
         js.advisories.tell_consumer("CREATED", "create", stream.name, consumer.name)
     if consumer.pause.left_ns > 0:
         consumer.pause.report()
     await next_turn(size)
-    return shapes.consumer_info(consumer, js.now_ns())
+    if not config.is_internal:
+        return shapes.consumer_info(consumer, js.now_ns())
+    if config.sourcing and not is_new:
+        consumer.reset(0)  # whoever asks again has lost what was on its way
+    return Identified.about(stream, shapes.consumer_info(consumer, js.now_ns()))
 
 
 async def info(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     """Return one consumer."""
     expect_empty(body)
-    consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
-    return shapes.consumer_info(consumer, js.now_ns())
+    found = js.catalog.get(stream, js.account)
+    if js.consumers.by_name(found).get(name) is None:
+        for drawer in drawing_from(js, found):
+            if drawer.name == name:
+                return drawer.info(js.now_ns())
+    return shapes.consumer_info(js.consumers.get(found, name), js.now_ns())
 
 
 async def delete(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
@@ -191,7 +224,10 @@ async def reset(js: "JetStream", body: bytes, stream: str, name: str) -> Answer:
     asked = read_loosely(body or b"{}", request_shapes.RESET, _Reset)
     consumer = js.consumers.get(js.catalog.get(stream, js.account), name)
     seq = consumer.reset(asked.seq)
-    return {**shapes.consumer_info(consumer, js.now_ns()), "reset_seq": seq}
+    answer = {**shapes.consumer_info(consumer, js.now_ns()), "reset_seq": seq}
+    if sourcing_consumers.names_identity():
+        return Identified.about(consumer.stream, answer)
+    return answer
 
 
 async def names(js: "JetStream", body: bytes, stream: str) -> Answer:
@@ -205,15 +241,26 @@ async def listing(js: "JetStream", body: bytes, stream: str) -> Answer:
     """Return a page of ConsumerInfos."""
     total, start, page = _page(js, body, stream, LIST_LIMIT)
     now = js.now_ns()
-    shown = [shapes.consumer_info(consumer, now, full=False) for consumer in page]
+    shown = [
+        one.info(now, full=False)
+        if isinstance(one, Drawer)
+        else shapes.consumer_info(one, now, full=False)
+        for one in page
+    ]
     return {"total": total, "offset": start, "limit": LIST_LIMIT, "consumers": shown}
 
 
 def _page(
     js: "JetStream", body: bytes, stream: str, most: int
-) -> tuple[int, int, list["Consumer"]]:
+) -> tuple[int, int, list["Consumer | Drawer"]]:
     """Return how many consumers a list shows, where the page begins, and the page."""
     page = read_optional(body, request_shapes.CONSUMERS, _ConsumerPage, strict=js.terms.is_strict)
-    found = js.consumers.by_name(js.catalog.get(stream, js.account))
-    start = min(max(page.offset, 0), found.listed)
-    return found.listed, start, found.page(start, most)
+    origin = js.catalog.get(stream, js.account)
+    found, drawers = js.consumers.by_name(origin), drawing_from(js, origin)
+    total = found.listed + len(drawers)
+    start = min(max(page.offset, 0), total)
+    if not drawers:
+        return total, start, [*found.page(start, most)]
+    listed: list[Consumer | Drawer] = [*found.page(0, found.listed), *drawers]
+    listed.sort(key=lambda one: one.name)
+    return total, start, listed[start : start + most]

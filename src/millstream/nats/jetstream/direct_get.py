@@ -17,13 +17,11 @@ from millstream.streams.writing.copies import copy_under_way
 from millstream.wire.headers import PLACE_FIELDS, encode_headers, without
 
 if TYPE_CHECKING:
-    from millstream.kernel._frames import Frames
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
 BATCH_BYTES = 8 * 1024 * 1024
 MOST_SUBJECTS = 1024
-HEADERS_LEN_AT = 16  # two bytes of a frame
 
 Fields = tuple[tuple[bytes, bytes], ...]
 
@@ -47,20 +45,24 @@ class DirectGet:
 
     def deliver(self, batch: Batch) -> None:
         """Answer every request of the batch."""
+        inflight, before = self._stream.writes.inflight, self._before
         for at in range(len(batch)):
             subject, reply, headers, payload, _ = batch.message(at)
-            if reply:
-                self._begin(reply, subject[self._before :], headers, payload)
+            if not reply:
+                continue
+            subject = subject[before:]
+            if inflight and subject and self._waits(reply, subject, headers, payload):
+                continue
+            if headers or payload or not self._send_newest(reply, subject):
+                self._answer(reply, subject, headers, payload)
 
-    def _begin(self, reply: bytes, subject: bytes, headers: bytes, payload: bytes) -> None:
-        """Answer now, or once a copy of the subject is in that its publisher has the ack for."""
-        if subject and self._stream.writes.inflight:
-            run = copy_under_way(self._stream.writes.inflight, subject)
-            if run is not None:
-                run.waiting.append(partial(self._once_in, reply, subject, headers, payload))
-                return
-        if headers or payload or not self._send_newest(reply, subject):
-            self._answer(reply, subject, headers, payload)
+    def _waits(self, reply: bytes, subject: bytes, headers: bytes, payload: bytes) -> bool:
+        """Answer later where a copy of the subject is under way whose publisher has the ack."""
+        run = copy_under_way(self._stream.writes.inflight, subject)
+        if run is None:
+            return False
+        run.waiting.append(partial(self._once_in, reply, subject, headers, payload))
+        return True
 
     def _once_in(self, reply: bytes, subject: bytes, headers: bytes, payload: bytes) -> None:
         self._answer(reply, subject, headers, payload)
@@ -72,7 +74,7 @@ class DirectGet:
             frames = self._stream.index.newest(subject)
         except ColdUnavailable:
             return False
-        if frames is None or _has_headers(frames):
+        if frames is None or frames.has_headers(0):  # which may claim to be the server's own
             return False
         self._hub.publish_record(self._interest, reply, frames, 0, self._head)
         return True
@@ -149,7 +151,7 @@ class DirectGet:
         """Send the newest record of each subject, as of a sequence or a time."""
         up_to = asked.up_to_seq or self._stream.log.committed_seq
         if asked.up_to_time:
-            up_to = self._stream.log.seek_time(time_ns(asked.up_to_time)) - 1
+            up_to = self._last_before(time_ns(asked.up_to_time))
             if up_to < self._stream.state().first_seq:
                 raise _Status("404 No Results")
         in_files = self._stream.config.storage == "file"
@@ -167,6 +169,12 @@ class DirectGet:
         fields = (*_progress(left, before), (b"Nats-UpTo-Sequence", b"%d" % up_to))
         self._status(reply, b"204 EOB", fields)
 
+    def _last_before(self, ts_ns: int) -> int:
+        """Return the sequence before the first record that is there and not older."""
+        log, index = self._stream.log, self._stream.index
+        behind = index.seqs(index.select(()), max(log.seek_time(ts_ns), 1), 1)
+        return next(behind, log.committed_seq + 1) - 1
+
     def _send_all(
         self, reply: bytes, asked: GetRequest, seqs: Iterable[int], left: int
     ) -> tuple[int, int]:
@@ -180,7 +188,10 @@ class DirectGet:
 
     def _records(self, seqs: Iterable[int], room: int) -> Iterator[Record]:
         for seq in seqs:
-            record = self._stream.get(seq)
+            try:
+                record = self._stream.get(seq)
+            except RecordNotFound:  # found damaged just now
+                continue
             room -= len(record.subject) + len(record.headers) + len(record.payload)
             yield record
             if room <= 0:
@@ -207,12 +218,6 @@ class DirectGet:
 
     def _status(self, reply: bytes, line: bytes, fields: Fields = ()) -> None:
         self._hub.publish(self._interest, reply, b"", encode_headers(fields, line), b"")
-
-
-def _has_headers(frames: "Frames") -> bool:
-    """Whether a lone record has headers: they may claim to be the server's own."""
-    at = frames.offsets[0] + HEADERS_LEN_AT
-    return frames.buffer[at] != 0 or frames.buffer[at + 1] != 0
 
 
 def _progress(left: int, before: int) -> Fields:

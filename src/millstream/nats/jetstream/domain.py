@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
 
+_BUCKETS = (b"$KV.", b"$OBJ.")  # these stand beside the API, and have its prefix in other domains
 _NO_RESPONDERS = encode_headers((), b"503")
 
 
@@ -29,7 +30,9 @@ class DomainGate:
         """Send every request on; where nobody listens, say so as a direct request would."""
         for at in range(len(batch)):
             subject, reply, headers, payload, origin = batch.message(at)
-            plain = b"$JS.API." + subject[len(self._prefix) :]
+            plain = subject[len(self._prefix) :]
+            if not plain.startswith(_BUCKETS):
+                plain = b"$JS.API." + plain
             if self._interest.has_interest(plain):
                 self._hub.publish(self._interest, plain, reply, headers, payload, origin=origin)
             elif reply:

@@ -17,7 +17,6 @@ from millstream.nats.jetstream import (
     cluster,
     consumers,
     messages,
-    snapshots,
     streams,
 )
 from millstream.nats.jetstream.asker import ASKER
@@ -27,6 +26,7 @@ from millstream.nats.jetstream.serving.advisories import Advisories
 from millstream.nats.jetstream.serving.direct_streams import DirectStreams
 from millstream.nats.jetstream.serving.request_tasks import RequestTasks
 from millstream.nats.jetstream.serving.shared_parts import SharedParts
+from millstream.nats.jetstream.serving.sourcing_consumers import REQUEST_HEADERS, headers_of
 from millstream.streams.config.times import ZERO_TIME
 from millstream.streams.stream import Stream
 
@@ -51,6 +51,18 @@ class ApiRoute(NamedTuple):
     failed: dict[str, Any]
 
 
+async def _snapshot(js: "JetStream", body: bytes, name: str) -> dict[str, Any]:
+    from millstream.nats.jetstream import snapshots  # archives bring many modules along
+
+    return await snapshots.snapshot(js, body, name)
+
+
+async def _restore(js: "JetStream", body: bytes, name: str) -> dict[str, Any]:
+    from millstream.nats.jetstream import snapshots
+
+    return await snapshots.restore(js, body, name)
+
+
 _PAGE = {"total": 0, "offset": 0, "limit": 0}
 _NOT_PAUSED = {"paused": False, "pause_until": ZERO_TIME}
 _ONE, _TWO = range(1, 2), range(2, 3)
@@ -66,8 +78,8 @@ ROUTES: dict[str, ApiRoute] = {
     "STREAM.PURGE": ApiRoute("stream_purge", streams.purge, _ONE, {"purged": 0}),
     "STREAM.MSG.GET": ApiRoute("stream_msg_get", messages.get, _ONE, {}),
     "STREAM.MSG.DELETE": ApiRoute("stream_msg_delete", messages.delete, _ONE, {}),
-    "STREAM.SNAPSHOT": ApiRoute("stream_snapshot", snapshots.snapshot, _ONE, {}),
-    "STREAM.RESTORE": ApiRoute("stream_restore", snapshots.restore, _ONE, {"deliver_subject": ""}),
+    "STREAM.SNAPSHOT": ApiRoute("stream_snapshot", _snapshot, _ONE, {}),
+    "STREAM.RESTORE": ApiRoute("stream_restore", _restore, _ONE, {"deliver_subject": ""}),
     "CONSUMER.DURABLE.CREATE": ApiRoute("consumer_create", consumers.create_durable, _TWO, {}),
     "CONSUMER.INFO": ApiRoute("consumer_info", consumers.info, _TWO, {}),
     "CONSUMER.DELETE": ApiRoute("consumer_delete", consumers.delete, _TWO, {}),
@@ -192,12 +204,15 @@ class JetStream:
 
     def check_copies(self, config: "StreamConfig") -> None:
         """Refuse to show records under other subjects to whoever must not hear them."""
-        captured, origins = config.renamed()
+        (captured, origins), targets = config.renamed(), config.published_to()
         may_copy = self.parts.clients.may_copy
-        if (captured or origins) and not may_copy(ASKER.get(), self.account, captured, origins):
+        if (captured or origins or targets) and not may_copy(
+            ASKER.get(), self.account, captured, origins, targets
+        ):
             raise Forbidden(
-                "the stream would show subjects that you may not subscribe to under other names: "
-                "leave out republish and subject transforms, or have somebody create it who may"
+                "the stream would show subjects that you may not subscribe to under other names, "
+                "or publish where you may not: leave out republish, subject transforms and dead "
+                "letters, or have somebody create it who may"
             )
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
@@ -229,9 +244,11 @@ class JetStream:
                 continue
             self._in_flight += 1
             before = ASKER.set(origin)  # also for the task, if one is needed
+            told = REQUEST_HEADERS.set(headers)
             try:
                 self._tasks.begin(self._serve(subject, reply, headers, payload, *found))
             finally:
+                REQUEST_HEADERS.reset(told)
                 ASKER.reset(before)
 
     def _refuse_all(self, batch: Batch, why: str) -> None:
@@ -257,31 +274,34 @@ class JetStream:
         arguments: list[str],
     ) -> None:
         try:
-            answer = msgspec.json.encode(await self._answer(route, headers, payload, arguments))
+            said, beside = await self._answer(route, headers, payload, arguments)
+            answer = msgspec.json.encode(said)
         finally:
             self._in_flight -= 1
             self.requests += 1
         if reply:  # who does not want to hear of it has it carried out all the same
-            self.hub.publish(self.interest, reply, b"", b"", answer)
+            self.hub.publish(self.interest, reply, b"", beside, answer)
         self.advisories.tell_audit(subject, payload, answer)
         self.hub.flush()
 
     async def _answer(
         self, route: ApiRoute, headers: bytes, payload: bytes, arguments: list[str]
-    ) -> dict[str, Any]:
+    ) -> tuple[dict[str, Any], bytes]:
+        """Return what to answer, and the headers that it goes out with."""
         shown = {"type": f"io.nats.jetstream.api.v1.{route.type}_response"}
         try:
             if not self.is_open:
                 raise ApiError(503, 10039, "JetStream not enabled for account")
             check_level(headers)
-            return {**shown, **await route.handler(self, payload, *arguments)}
+            answer = await route.handler(self, payload, *arguments)
+            return {**shown, **answer}, headers_of(answer)
         except MillstreamError as error:
             failure = as_error(error)
         except Exception:
             log.exception("request failed type=%s", route.type)
             failure = {"code": 500, "err_code": 10051, "description": "internal error"}
         self.errors += 1
-        return {**shown, "error": failure, **route.failed}
+        return {**shown, "error": failure, **route.failed}, b""
 
 
 # Not one pattern for all: a pull or direct get that nobody serves must be a 503 at once.

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from millstream.errors import RecordNotFound
 from millstream.message import Record
 from millstream.nats.jetstream import request_shapes
 from millstream.nats.jetstream.errors import ApiError, bad_request, is_empty, read_as
@@ -19,8 +20,10 @@ from millstream.wire.headers import with_extras
 
 if TYPE_CHECKING:
     from millstream.nats.jetstream.endpoint import JetStream
+    from millstream.streams.reading.subject_index import Selection
 
 Answer = dict[str, Any]
+MOST_DAMAGED = 256  # records that one look passes by; the next look begins behind them
 
 
 class GetRequest(msgspec.Struct, frozen=True):
@@ -123,11 +126,21 @@ def find(stream: Stream, asked: GetRequest) -> Record:
         chosen, start = index.select([asked.next_by_subj]), asked.seq
         if asked.start_time:
             start = stream.log.seek_time(time_ns(asked.start_time))
-        return stream.get(next(index.seqs(chosen, max(start, 1), 1), 0))
+        return _first_readable(stream, chosen, start)
     if asked.start_time:
         start = stream.log.seek_time(time_ns(asked.start_time))
-        return stream.get(next(index.seqs(index.select(()), max(start, 1), 1), 0))
+        return _first_readable(stream, index.select(()), start)
     return stream.get(asked.seq)
+
+
+def _first_readable(stream: Stream, chosen: "Selection", start: int) -> Record:
+    """Return the first chosen record from ``start`` on; one found damaged just now is passed by."""
+    for seq in stream.index.seqs(chosen, max(start, 1), MOST_DAMAGED):
+        try:
+            return stream.get(seq)
+        except RecordNotFound:
+            continue
+    raise RecordNotFound()
 
 
 def headers_of(record: Record) -> bytes:

@@ -101,11 +101,13 @@ def consumer_info(consumer: Consumer, now_ns: int, *, full: bool = True) -> dict
         },
         "delivered": _position(_delivered(consumer), ledger.last_delivered_ns),
         "ack_floor": _position(ledger.floor, ledger.last_acked_ns),
-        "num_ack_pending": len(ledger.pending),
+        "num_ack_pending": consumer.feed.in_flight,
         "num_redelivered": len(ledger.redelivered) if config.max_deliver != 1 else 0,
         "num_waiting": consumer.desk.waiting,
-        "num_pending": consumer.cursor.pending(),
+        "num_pending": consumer.feed.left,
     }
+    if consumer.feed.gate is not None:
+        shown["millstream_keys"] = consumer.feed.gate.shown()
     if consumer.desk.is_bound:
         shown["push_bound"] = True
     if consumer.pause.left_ns:

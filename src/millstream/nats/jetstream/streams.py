@@ -9,6 +9,7 @@ from millstream.accounts.stream_quota import OUR_TIER, check_tiers
 from millstream.eager_task import next_turn
 from millstream.errors import InvalidStreamConfig
 from millstream.nats.jetstream import account_limits, request_shapes, shapes
+from millstream.nats.jetstream.drawers import drawing_from
 from millstream.nats.jetstream.errors import (
     bad_request,
     expect_empty,
@@ -75,7 +76,7 @@ async def _used(js: "JetStream") -> Answer:
         for stream in page:
             usage[stream.config.storage] += stream.state().bytes
             reserved[stream.config.storage] += max(0, stream.config.max_bytes)
-            consumers += js.consumers.count(stream)
+            consumers += js.consumers.count(stream) + sum(feed.draws for feed in stream.feeds)
         at += len(page)
         await next_turn(at * TURN_BYTES)
     return {
@@ -182,7 +183,7 @@ async def info(js: "JetStream", body: bytes, name: str) -> Answer:
     asked = read_optional(body, request_shapes.STREAM_INFO, _InfoRequest, strict=js.terms.is_strict)
     stream = js.catalog.get(name, js.account)
     shown = _info(js, stream)
-    shown["state"]["consumer_count"] += _drawing(js, stream)
+    shown["state"]["consumer_count"] += len(drawing_from(js, stream))
     page = {"total": 0, "offset": 0, "limit": 0}
     counts = (
         stream.contents.subject_counts([asked.subjects_filter]) if asked.subjects_filter else {}
@@ -227,15 +228,6 @@ async def purge(js: "JetStream", body: bytes, name: str) -> Answer:
         stream.removal.recent.purges -= 1
     js.consumers.purged(stream, asked.filter)
     return {"success": True, "purged": purged}
-
-
-def _drawing(js: "JetStream", stream: Stream) -> int:
-    """Return how many streams draw records from one that waits for somebody to take them."""
-    if stream.config.retention == "limits":
-        return 0
-    fed = (one.config for one in js.catalog.streams(js.account) if one.feeds)
-    taken = (from_ for config in fed for from_ in (config.mirror, *config.sources) if from_)
-    return sum(from_.get("name") == stream.name and not from_.get("external") for from_ in taken)
 
 
 def _info(js: "JetStream", stream: Stream, *, full: bool = True) -> Answer:

@@ -16,6 +16,7 @@ from millstream.kernel import _hub
 from millstream.kernel._batch import Batch
 from millstream.kernel._hub import Hub
 from millstream.nats.phrases import RESERVED
+from millstream.nats.sending import may_reply, may_schedule
 from millstream.nats.system.server_card import ServerCard
 from millstream.nats.tracing.message_trace import MessageTrace
 from millstream.nats.tracing.stream_verdict import stream_verdict, when_stored
@@ -195,6 +196,12 @@ class Tracer:
         if session.rights.guards_publishing and session.may_publish(to, now) == _hub.DENIED:
             if trace is not None:
                 trace.refused(errors.publish_violation(to))
+            return []
+        if reply and session.rights.guards_replies and not may_reply(session, reply):
+            if trace is not None:
+                trace.refused(errors.reply_violation(reply))
+            return []
+        if session.rights.guards_publishing and not may_schedule(session, body[0]):
             return []
         if any(reply.startswith(prefix) for prefix in RESERVED):
             hub.write(session.cid, errors.err(errors.reply_violation(reply)))

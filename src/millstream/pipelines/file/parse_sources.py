@@ -21,7 +21,8 @@ from millstream.spark.options import parse as parse_read
 from millstream.spark.problems import OptionError
 
 IDENTIFIER = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_KINDS = ("stream", "topic", "parquet", "delta", "iceberg")
+_KINDS = ("stream", "topic", "parquet", "delta", "iceberg", "csv")
+_FILES = ("csv", "json")  # files of rows whose columns the pipeline may name
 _PLACE = re.compile(r"file:|[a-z][a-z0-9+.-]*://")
 
 
@@ -45,7 +46,9 @@ def _same_name(top: Section, key: Key, name: str, other: str) -> NoReturn:
 def _source(name: str, section: Section, server: Mapping[str, str]) -> Source:
     if not IDENTIFIER.fullmatch(name):
         section.fail("a name is letters, digits and '_', as SQL uses it")
-    kind = section.one_of(*_KINDS)
+    # `json` names the fields of a stream's payload; alone it is a file.
+    alone = isinstance(section.take("json"), str) and not any(k in section for k in _KINDS)
+    kind = "json" if alone else section.one_of(*_KINDS)
     source = (
         _stream(name, kind, section, server)
         if kind in ("stream", "topic")
@@ -67,7 +70,7 @@ def _stream(name: str, kind: str, section: Section, server: Mapping[str, str]) -
         name=name,
         streams=streams,
         options=options,
-        json=_json(section),
+        json=_fields(section, "json"),
         expect=section.optional("expect"),
         quarantine=stream_target(section, "quarantine"),
         watermark=watermark(section),
@@ -112,15 +115,15 @@ def _check_expectation(section: Section, source: StreamSource, columns: Sequence
         section.fail(f"there is no column {name!r}; {near(name, known)}", "expect")
 
 
-def _json(section: Section) -> str | None:
-    """Return the fields of the payload as DDL; a file may also list them one by one."""
-    if isinstance(section.take("json"), dict):
-        fields = section.texts("json")
+def _fields(section: Section, key: str) -> str | None:
+    """Return fields and their types as DDL; a file may also list them one by one."""
+    if isinstance(section.take(key), dict):
+        fields = section.texts(key)
         for field in fields:
             if not IDENTIFIER.fullmatch(field):
-                section.fail(f"field {field!r}: a name is letters, digits and '_'", "json")
+                section.fail(f"field {field!r}: a name is letters, digits and '_'", key)
         return ", ".join(f"{field} {kind}" for field, kind in fields.items())
-    return section.optional("json")
+    return section.optional(key)
 
 
 def stream_target(section: Section, name: str) -> StreamTarget | None:
@@ -138,7 +141,10 @@ def stream_target(section: Section, name: str) -> StreamTarget | None:
 
 def _table(name: str, kind: str, section: Section) -> TableSource:
     catalog = section.texts("catalog") if kind == "iceberg" else {}
-    return TableSource(name, kind, place(section, kind), catalog)
+    if kind not in _FILES:
+        return TableSource(name, kind, place(section, kind), catalog)
+    schema, options = _fields(section, "schema"), section.texts("options")
+    return TableSource(name, kind, place(section, kind), catalog, schema, options)
 
 
 def place(section: Section, kind: str) -> str:

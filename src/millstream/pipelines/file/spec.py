@@ -57,9 +57,11 @@ class TableSource:
     """A table, as it is when the pipeline starts."""
 
     name: str
-    format: str  # parquet, delta or iceberg
+    format: str  # parquet, delta, iceberg, csv or json
     place: str
     catalog: Mapping[str, str] = field(default_factory=dict)
+    schema: str | None = None  # of csv and json, in Spark's DDL; None lets Spark look at the files
+    options: Mapping[str, str] = field(default_factory=dict)  # of Spark's own reader
 
 
 Source: TypeAlias = StreamSource | TableSource

@@ -1,4 +1,4 @@
-"""Tables as sources: Parquet by Spark itself, Delta and Iceberg by their Python libraries."""
+"""Tables as sources: files by Spark itself, Delta and Iceberg by their Python libraries."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,6 +20,8 @@ def read(spark: "SparkSession", source: TableSource) -> "DataFrame":
     """Return the table as it is now."""
     if source.format == "parquet":
         return _parquet(spark, source.place)
+    if source.format in ("csv", "json"):
+        return _rows(spark, source)
     if source.format == "delta":
         return _from_arrow(spark, source, delta_table(source.place).to_pyarrow_table())
     table = iceberg_catalog(source.catalog).load_table(source.place)
@@ -40,6 +42,17 @@ def _parquet(spark: "SparkSession", place: str) -> "DataFrame":
     if path is not None and (path / MANIFEST).is_file():
         return _cold(spark, path)
     frame: DataFrame = spark.read.parquet(place)
+    return frame
+
+
+def _rows(spark: "SparkSession", source: TableSource) -> "DataFrame":
+    """Return the rows of text files; a CSV has a line of names unless its options deny it."""
+    reader = spark.read.options(**{"header": "true", "mode": "FAILFAST", **source.options})
+    if source.schema is not None:
+        reader = reader.schema(source.schema)
+    elif source.format == "csv":
+        reader = reader.option("inferSchema", "true")
+    frame: DataFrame = reader.format(source.format).load(source.place)
     return frame
 
 

@@ -2,11 +2,12 @@
 
 import logging
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec.structs import replace
 
-from millstream.accounts import account, jwt, permissions
+from millstream.accounts import account, permissions
 from millstream.accounts.account import (
     Account,
     Destination,
@@ -14,11 +15,9 @@ from millstream.accounts.account import (
     ResponseType,
     StreamLimits,
 )
-from millstream.accounts.claims import accounts_of_claims
 from millstream.accounts.credentials import Credentials, User
 from millstream.accounts.permissions import Responses, Rule
 from millstream.clock import SystemClock
-from millstream.nats.resolvers.jwt_files import read_files
 from millstream.nats.transport.transport import Kind
 from millstream.server.options import auth_options
 from millstream.server.options.auth_options import (
@@ -32,8 +31,11 @@ from millstream.server.options.auth_options import (
     SubjectRules,
     UserOptions,
 )
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.options import Options
-from millstream.server.options.serve_config import ConfigError
+
+if TYPE_CHECKING:
+    from millstream.accounts.jwt import JwtClaims, Trust
 
 log = logging.getLogger(__name__)
 
@@ -61,7 +63,7 @@ def identities_of(options: Options) -> Identities:
 
 
 def _credentials(
-    options: Options, known: Authorization, no_auth_user: str, trust: jwt.Trust | None
+    options: Options, known: Authorization, no_auth_user: str, trust: "Trust | None"
 ) -> Credentials:
     users = [_user(user, GLOBAL_ACCOUNT) for user in known.users or ()]
     for listed in options.accounts:
@@ -79,7 +81,7 @@ def _credentials(
     )
 
 
-def _by_kind(options: Options, trust: jwt.Trust | None) -> dict[Kind, Credentials]:
+def _by_kind(options: Options, trust: "Trust | None") -> dict[Kind, Credentials]:
     """Return what one kind of connection believes instead; the rest is as everywhere."""
     kinds = {}
     leafs = options.leaf_authorization
@@ -96,7 +98,7 @@ def _leaf_credentials(known: LeafAuthorization) -> Credentials:
     return Credentials(users)
 
 
-def _websocket_credentials(options: Options, trust: jwt.Trust | None) -> dict[Kind, Credentials]:
+def _websocket_credentials(options: Options, trust: "Trust | None") -> dict[Kind, Credentials]:
     websocket = options.websocket
     if websocket is None or not (websocket.authorization or websocket.no_auth_user):
         return {}
@@ -134,20 +136,22 @@ def _rule(rules: SubjectRules | None, *, queues: bool) -> Rule:
     return Rule() if rules is None else Rule.of(rules.allow, rules.deny, queues=queues)
 
 
-def _trust(options: Options) -> jwt.Trust | None:
+def _trust(options: Options) -> "Trust | None":
     if not options.trust.required:
         return None
-    trust = jwt.Trust(options.trust.operators, options.trust.trusted_keys, _pinned(options))
+    from millstream.accounts.jwt import Refused, Trust
+
+    trust = Trust(options.trust.operators, options.trust.trusted_keys, _pinned(options))
     for public, token in options.trust.preload:
         try:
             claims = trust.add_account(token)
-        except jwt.Refused as error:
+        except Refused as error:
             raise ConfigError(f"resolver_preload: account {public}: {error}") from error
         tell_unheeded(claims)
     for public, token in kept_tokens(options).items():
         try:
             tell_unheeded(trust.add_account(token))
-        except jwt.Refused as error:
+        except Refused as error:
             log.error("account left out: its JWT in the resolver's dir: %s: %s", public, error)
     return trust
 
@@ -157,6 +161,8 @@ def kept_tokens(options: Options) -> dict[str, str]:
     resolver = options.trust.resolver
     if not isinstance(resolver, DirectoryResolver):
         return {}
+    from millstream.nats.resolvers.jwt_files import read_files
+
     return read_files(Path(resolver.directory))
 
 
@@ -166,13 +172,24 @@ def _pinned(options: Options) -> tuple[str, ...] | None:
     return (*pinned, system) if pinned and options.trust.operators and system else pinned
 
 
-def tell_unheeded(claims: jwt.JwtClaims) -> None:
+def tell_unheeded(claims: "JwtClaims") -> None:
     """Name in the log what an account's JWT says and the server does not follow."""
     for text in claims.unheeded:
         log.warning("The JWT of account %s: %s", claims.name or claims.subject, text)
 
 
-def accounts_of(options: Options, trust: jwt.Trust | None) -> tuple[Account, ...]:
+API_SUBJECTS = (
+    "$JS.API.INFO",
+    *(
+        f"$JS.API.{word}.>"
+        for word in ("STREAM", "CONSUMER", "DIRECT", "META", "SERVER", "ACCOUNT")
+    ),
+    "$KV.>",
+    "$OBJ.>",
+)
+
+
+def accounts_of(options: Options, trust: "Trust | None") -> tuple[Account, ...]:
     """Return the accounts of the file or of the operator, and the global one with its mappings."""
     jetstream = options.jetstream is not None
     mapped = _mappings(options.mappings, options.cluster_name)
@@ -181,9 +198,26 @@ def accounts_of(options: Options, trust: jwt.Trust | None) -> tuple[Account, ...
     made = [Account(GLOBAL_ACCOUNT, mappings=mapped, jetstream=jetstream and not others)]
     made += [_account(listed, options.cluster_name) for listed in options.accounts]
     if trust is not None:
+        from millstream.accounts.claims import accounts_of_claims
+
         now = SystemClock().time_ns() / 1e9
         made += accounts_of_claims(trust.accounts(), now)
-    return tuple(made)
+    domains = dict(options.default_js_domains)
+    return tuple(_with_default_domain(one, domains.get(one.name, "")) for one in made)
+
+
+def _with_default_domain(made: Account, domain: str) -> Account:
+    """Return an account without JetStream whose requests to the API go to a domain elsewhere."""
+    if not domain:
+        return made
+    if made.jetstream:
+        log.warning("default_js_domain: account %s has JetStream here, so it keeps it", made.name)
+        return made
+    to_domain = tuple(
+        Mapping(plain, (Destination(f"$JS.{domain}.API.{plain.removeprefix('$JS.API.')}"),))
+        for plain in API_SUBJECTS
+    )
+    return msgspec.structs.replace(made, mappings=(*made.mappings, *to_domain))
 
 
 def _account(listed: AccountOptions, cluster: str) -> Account:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
 from millstream.accounts.api_keys import ApiKey, BadKeys, decode_keys, encode_keys
-from millstream.server.options.serve_config import ConfigError
+from millstream.server.options.config_error import ConfigError
 
 NAME = "api-keys.json"
 DISABLED = "api-keys.disabled"

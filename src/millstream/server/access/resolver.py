@@ -14,8 +14,8 @@ from millstream.nats.resolvers.jwt_files import JwtFiles, Post, read_files, writ
 from millstream.nats.resolvers.system_source import SystemSource
 from millstream.nats.sessions import Sessions
 from millstream.server.options.auth_options import DirectoryResolver, UrlResolver
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.options import Options
-from millstream.server.options.serve_config import ConfigError
 from millstream.supervisor import Supervisor
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from millstream.server.options.serve_config import ConfigError
+from millstream.server.options.config_error import ConfigError
 
 NAME = "users.conf"
 HEAD = """# Written by `millstream user`: change users with it, not by hand.

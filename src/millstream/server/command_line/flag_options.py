@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from millstream.links.terms import RouteTerms, ServerAddress
 from millstream.server.command_line.flags import BadFlag, Flags
-from millstream.server.conf.document import optional_port
+from millstream.server.options.addresses import optional_port
 from millstream.server.options.auth_options import Authorization
 from millstream.server.options.options import (
     CertificatePair,

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from millstream.server.options.serve_config import ConfigError
+from millstream.server.options.config_error import ConfigError
 
 Given: TypeAlias = str | int | bool
 

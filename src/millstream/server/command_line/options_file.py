@@ -2,23 +2,26 @@
 
 from collections.abc import Mapping
 from pathlib import Path
-
-from msgspec.structs import replace
+from typing import TYPE_CHECKING
 
 from millstream.server.command_line.flag_options import with_flags
 from millstream.server.command_line.flags import Flags
-from millstream.server.conf.config_digest import config_digest
-from millstream.server.conf.document import FileOptions, from_block
-from millstream.server.conf.syntax import ConfError, parse
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.loaded import Loaded
 from millstream.server.options.options import Options
 from millstream.server.options.options_check import refuse_contradictions
-from millstream.server.options.serve_config import ConfigError
+
+if TYPE_CHECKING:
+    from millstream.server.conf.document import FileOptions
 
 
 def load(flags: Flags, environment: Mapping[str, str], base: Options | None = None) -> Loaded:
     """Return what the command line and its file ask for; raises ``ConfigError``."""
     file = flags.text("config")
+    if not file:  # the readers of files are not imported for nothing
+        options = with_flags(base or Options(), flags)
+        refuse_contradictions(options, file, {})
+        return Loaded(options)
     read = read_file(file, environment, base)
     options = with_flags(read.options, flags)
     refuse_contradictions(options, file, read.places)
@@ -29,8 +32,14 @@ def load(flags: Flags, environment: Mapping[str, str], base: Options | None = No
     )
 
 
-def read_file(file: str, environment: Mapping[str, str], base: Options | None) -> FileOptions:
+def read_file(file: str, environment: Mapping[str, str], base: Options | None) -> "FileOptions":
     """Return a file's options over ``base``; without a file, ``base`` as it is."""
+    from msgspec.structs import replace
+
+    from millstream.server.conf.config_digest import config_digest
+    from millstream.server.conf.document import FileOptions, from_block
+    from millstream.server.conf.syntax import ConfError, parse
+
     if not file:
         return FileOptions(base or Options())
     try:

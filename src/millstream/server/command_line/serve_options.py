@@ -7,10 +7,12 @@ from msgspec.structs import replace
 
 from millstream.server.access.key_file import KeyFile
 from millstream.server.access.user_file import UserFile
+from millstream.server.options.addresses import is_loopback
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.loaded import Loaded
 from millstream.server.options.options import Options
 from millstream.server.options.options_check import refuse_contradictions
-from millstream.server.options.serve_config import CAPS, ConfigError, ServeConfig, is_loopback
+from millstream.server.options.serve_config import CAPS, ServeConfig
 
 T = TypeVar("T")
 
@@ -37,6 +39,7 @@ _PATHS = {
     "segment_max_age_ms": "jetstream.segments",
     "wal_shards": "jetstream.wal_shards",
     "cold": "jetstream.cold.place",
+    "fleet": "fleet",
     "hot_segments": "jetstream.cold.hot_segments",
     "hot_bytes": "jetstream.cold.hot_bytes",
     **dict.fromkeys(CAPS, "monitor.caps"),

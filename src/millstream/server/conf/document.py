@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from millstream.server.conf.accounts import accounts
 from millstream.server.conf.cluster import cluster
+from millstream.server.conf.fleet import fleet
 from millstream.server.conf.jetstream import jetstream
 from millstream.server.conf.leafnodes import leafnodes
 from millstream.server.conf.mappings import mappings
@@ -35,6 +36,7 @@ from millstream.server.conf.trust import (
 )
 from millstream.server.conf.users import authorization
 from millstream.server.conf.websocket import websocket
+from millstream.server.options.addresses import optional_port
 from millstream.server.options.loaded import Places
 from millstream.server.options.options import JetStreamOptions, Options
 from millstream.server.options.serve_config import DURABILITIES, host_name
@@ -145,11 +147,6 @@ def _monitor(setting: Setting) -> Values:
     host, port = setting.listen()
     field = "monitor.tls_port" if setting.key.lower() == "https" else "monitor.port"
     return {"monitor.host": host, field: optional_port(port)}
-
-
-def optional_port(port: int) -> int | None:
-    """Turn nats-server's 0 for none and -1 for any into our None and 0."""
-    return max(port, 0) if port else None
 
 
 def _monitor_port(setting: Setting) -> int | None:
@@ -327,6 +324,7 @@ _TOP: Table = {
     # persistence
     "jetstream": ("jetstream", jetstream),
     "streams": ("streams", streams),
+    "fleet": ("fleet", fleet),
     **_keys(("store_dir", "storedir"), "store_dir", Setting.text),
     "default_js_domain": ("default_js_domains", _pairs),
     # other servers

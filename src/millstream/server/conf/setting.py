@@ -13,7 +13,7 @@ import msgspec
 
 from millstream.server.conf.durations import parse_duration
 from millstream.server.conf.syntax import ConfBlock, ConfError, Value
-from millstream.server.options.serve_config import ConfigError
+from millstream.server.options.config_error import ConfigError
 
 Values: TypeAlias = dict[str, Any]
 

@@ -155,6 +155,13 @@ class JetStreamOptions(msgspec.Struct, frozen=True):
         return Path(tempfile.gettempdir()) / "nats" / "millstream"
 
 
+class FleetOptions(msgspec.Struct, frozen=True):
+    """The object store that members of a fleet share, and into how many logs it is cut."""
+
+    url: str
+    shards: int = 1
+
+
 class HttpCaps(msgspec.Struct, frozen=True):
     """What all clients of the HTTP API may take together, and each key; 0 means no cap."""
 
@@ -262,6 +269,7 @@ class Options(msgspec.Struct, frozen=True):
     log: LoggingOptions = LoggingOptions()
     lame_duck: LameDuckOptions = LameDuckOptions()
     jetstream: JetStreamOptions | None = None
+    fleet: FleetOptions | None = None
     tls: TlsOptions | None = None
     allow_non_tls: bool = False
     proxy_protocol: bool = False  # a load balancer may say first for whom it connects

@@ -6,11 +6,11 @@ from urllib.parse import urlsplit
 
 from millstream.accounts import nkeys
 from millstream.accounts.nkeys import Role
-from millstream.server.conf.trust import system_account_of
 from millstream.server.options.auth_options import DirectoryResolver, TrustOptions, UrlResolver
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.loaded import Places
 from millstream.server.options.options import Options, WebsocketOptions
-from millstream.server.options.serve_config import MAX_PAYLOAD_LIMIT, ConfigError
+from millstream.server.options.serve_config import MAX_PAYLOAD_LIMIT
 
 _OPERATOR = ("operator", "operators", "roots", "root", "root_operators", "root_operator")
 _HTTPS = ("https", "https_port")
@@ -44,7 +44,29 @@ def contradictions(options: Options) -> list[Contradiction]:
     found = [*_limits(options), *_users(options), *_trust(options), *_monitoring(options)]
     if options.websocket is not None:
         found += _websocket(options, options.websocket)
-    return [*found, *_cluster(options)]
+    return [*found, *_cluster(options), *_fleet(options)]
+
+
+def _fleet(options: Options) -> Iterator[Contradiction]:
+    """Say what a fleet does not go with yet."""
+    stream = options.jetstream
+    if options.fleet is None:
+        return
+    if stream is None:
+        yield Contradiction("a fleet shares streams: switch jetstream on", ("fleet",))
+        return
+    if stream.cold.place:
+        yield Contradiction(
+            "a fleet keeps all history in its object store: leave `cold` out",
+            ("fleet", "jetstream"),
+        )
+    if stream.wal_shards != 1:
+        yield Contradiction("a fleet has one log: leave wal_shards out", ("fleet", "jetstream"))
+    if options.cluster is not None:
+        yield Contradiction(
+            "the members of a fleet are not connected by routes yet: leave `cluster` out",
+            ("fleet", "cluster"),
+        )
 
 
 def _cluster(options: Options) -> Iterator[Contradiction]:
@@ -137,6 +159,8 @@ def _trust(options: Options) -> Iterator[Contradiction]:
 
 
 def _names_another(trust: TrustOptions, system: str) -> bool:
+    from millstream.server.conf.trust import system_account_of  # operators alone need it
+
     named = {system_account_of(token) for token in trust.operators} - {""}
     return bool(named) and system not in named
 

@@ -3,7 +3,6 @@
 import ipaddress
 import logging
 import re
-import socket
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -12,9 +11,12 @@ import msgspec
 
 from millstream.accounts.api_keys import ApiKey, BadKeys, parse_keys
 from millstream.dashboard.masking import BadRules, MaskRule, read_rules
+from millstream.server.options import fleet_url
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.options import (
     MOST_SHARDS,
     ColdHistoryOptions,
+    FleetOptions,
     HttpCaps,
     JetStreamOptions,
     LimitOptions,
@@ -64,10 +66,6 @@ Given: TypeAlias = str | int | bool | Path | tuple[str, ...] | None
 log = logging.getLogger(__name__)
 
 
-class ConfigError(Exception):
-    """The server cannot start like this; the text is one line that says why and what to do."""
-
-
 class ServeConfig(msgspec.Struct, frozen=True):
     """How to serve. Port 0 means: take a free one and say which.
 
@@ -93,6 +91,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
     probe_auth: bool = False
     wal_shards: int = 1
     cold: str | None = None
+    fleet: str | None = None
     hot_segments: int | None = None
     hot_bytes: int | None = None
     max_topics: int = DEFAULT_CAPS.max_topics
@@ -142,6 +141,7 @@ class ServeConfig(msgspec.Struct, frozen=True):
                 wal_shards=self.wal_shards,
                 cold=ColdHistoryOptions(self.cold or "", self.hot_segments, self.hot_bytes),
             ),
+            fleet=FleetOptions(self.fleet) if self.fleet else None,
             log=LoggingOptions(form=self.log_format),
             pid_file=str(self.pid_file or ""),
             ports_file_dir=str(self.ports_file_dir or ""),
@@ -200,23 +200,6 @@ def host_name(text: str) -> str | None:
         return str(ipaddress.ip_address(text.removeprefix("[").removesuffix("]")))
     except ValueError:
         return None
-
-
-def is_loopback(host: str) -> bool:
-    """Whether ``host`` is this machine alone: an address, or a name whose every address is."""
-    try:
-        return ipaddress.ip_address(host.strip("[]")).is_loopback
-    except ValueError:
-        return _leads_to_loopback(host)
-
-
-def _leads_to_loopback(name: str) -> bool:
-    try:
-        found = socket.getaddrinfo(name, None)
-    except (OSError, UnicodeError):
-        return False  # it leads nowhere, or nobody knows where
-    addresses = [str(place[0]).partition("%")[0] for *_, place in found]
-    return bool(addresses) and all(ipaddress.ip_address(each).is_loopback for each in addresses)
 
 
 def _text(given: Given, source: str) -> str:
@@ -329,6 +312,13 @@ def _log_format(given: Given, source: str) -> str:
     return str(given)
 
 
+def _fleet(given: Given, source: str) -> str:
+    text = _text(given, source)
+    if wrong := fleet_url.problem_of(text):
+        raise ConfigError(f"{source} {wrong}, not {text!r}")
+    return text
+
+
 def _mask(given: Given, source: str) -> tuple[MaskRule, ...]:
     try:
         return read_rules(_path(given, source))
@@ -358,6 +348,7 @@ _READERS: dict[str, Callable[[Given, str], Any]] = {
     "test_min_heartbeat_ms": _heartbeat,
     "wal_shards": _shards,
     "cold": _text,
+    "fleet": _fleet,
     "hot_segments": _cap,
     "hot_bytes": _cap,
     "allowed_hosts": _hosts,

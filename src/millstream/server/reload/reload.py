@@ -66,6 +66,7 @@ _FIXED: Mapping[str, str] = {
     "proxy_protocol": _REBIND,
     "trusted_proxies": _REBIND,
     "jetstream": _STORE,
+    "fleet": _STORE,
     "server_name": "clients and streams know the server by its name",
     "cluster_name": "clients know the cluster by its name",
     "headers": "clients were told at connect",

@@ -2,9 +2,9 @@
 
 import logging
 
+from millstream.server.options.config_error import ConfigError
 from millstream.server.options.loaded import Load
 from millstream.server.options.options import Options
-from millstream.server.options.serve_config import ConfigError
 from millstream.server.reload.reload import Reloadable, ReloadPlan, carry_out, plan
 
 log = logging.getLogger(__name__)

@@ -8,7 +8,7 @@ names it, the marker beside the index says where the bytes are, and only then th
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import count
 
@@ -95,21 +95,25 @@ class ColdTier:
 
     # --- time
 
-    def tick(self, logs: Iterable[FileLog]) -> None:
-        """Call about once a second: one piece of work for the mover, and late readers are told."""
+    def tick(self, some: Iterable[FileLog], logs: Mapping[int, FileLog]) -> None:
+        """Call about once a second: one piece of work for the mover, and late readers are told.
+
+        The work is one of ``some``, whose turn it is; a sweep looks at all logs.
+        """
         self._fetches.end_waits()
         if self._work.is_busy:
             return
-        kept = [each for each in logs if each.durability is not Durability.EPHEMERAL]
-        if not self._tend(kept) and self.options.scrub_rate:
+        kept = [each for each in some if each.durability is not Durability.EPHEMERAL]
+        if not self._tend(kept, logs) and self.options.scrub_rate:
             self.scrubs.begin_next(kept)
 
-    def _tend(self, kept: list[FileLog]) -> bool:
+    def _tend(self, kept: list[FileLog], logs: Mapping[int, FileLog]) -> bool:
         """Begin with a move or a manifest if one is due; False when there is nothing to do."""
         if self.objects is None:
             return False
         if not self._swept:
-            self._sweep(kept)
+            all_logs = logs.values()
+            self._sweep([each for each in all_logs if each.durability is not Durability.EPHEMERAL])
             return True
         self.wants_checkpoint = False
         for each in kept:

@@ -4,13 +4,16 @@ from array import array
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
 
+_NONE = array("Q")  # of every set that is empty yet
+
 
 class SeqRanges:
     """Disjoint ranges in ascending order, 16 bytes each; neighbours are merged."""
 
+    __slots__ = ("_first", "_last")
+
     def __init__(self, ranges: Iterable[tuple[int, int]] = ()) -> None:
-        self._first = array("Q")
-        self._last = array("Q")
+        self._first = self._last = _NONE
         for first, last in ranges:
             self.add(first, last)
 
@@ -28,6 +31,8 @@ class SeqRanges:
         """Add ``first..last``."""
         if last < first:
             return
+        if self._first is _NONE:
+            self._first, self._last = array("Q"), array("Q")
         low = bisect_left(self._last, first - 1)  # the first range that touches first - 1
         high = bisect_right(self._first, last + 1)
         if low < high:

@@ -7,6 +7,7 @@ on would have to keep in memory what comes meanwhile.
 
 import queue
 import threading
+from collections import deque
 from collections.abc import Callable
 from functools import partial
 from typing import Protocol
@@ -40,9 +41,21 @@ def _attempt(job: Job) -> Exception | None:
 class InlineWorker:
     """Runs jobs on the spot, for tests and for the last checkpoint."""
 
+    def __init__(self) -> None:
+        self._jobs: deque[tuple[Job, Done]] = deque()
+
     def run(self, job: Job, done: Done) -> None:
-        """Run ``job`` and report it before returning."""
-        done(_attempt(job))
+        """Run ``job`` and report it before returning; one that a report gives comes behind it."""
+        self._jobs.append((job, done))
+        if len(self._jobs) > 1:
+            return
+        try:
+            while self._jobs:
+                job, done = self._jobs[0]
+                done(_attempt(job))
+                self._jobs.popleft()
+        finally:
+            self._jobs.clear()
 
     def close(self) -> None:
         """Nothing is ever waiting."""

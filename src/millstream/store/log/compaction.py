@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 class Compaction:
     """One log's rewrites, one at a time; all methods run on the loop."""
 
+    __slots__ = ("_dead", "_doomed", "_host", "_log", "_ratio", "killed_at")
+
     def __init__(self, host: LogHost, log: "FileLog", ratio: float) -> None:
         self._host = host
         self._log = log

@@ -86,6 +86,8 @@ class Erasing(Protocol):
 class Erasure:
     """The erases of one log: logged and out of the index, some of them still in files."""
 
+    __slots__ = ("_failed", "_held", "_host", "_log", "_under_way", "_waiting")
+
     def __init__(self, host: ErasureHost, owner: Erasing) -> None:
         self._host = host
         self._log = owner

@@ -71,13 +71,37 @@ class _Answer:
 class FileLog(LogRecords):
     """Keeps ``store.log.Log`` on disk; all methods run on the loop."""
 
+    __slots__ = (
+        "_abandoned",
+        "_closed",
+        "_host",
+        "_skips",
+        "compaction",
+        "compressed",
+        "directory",
+        "durability",
+        "erasure",
+        "files",
+        "growth",
+        "hot_ns",
+        "loaded_seq",
+        "log_id",
+        "marks",
+        "name",
+        "next_seq",
+        "promise",
+        "removal",
+        "staged_ts_ns",
+        "stays_hot",
+    )
+
     def __init__(
         self, host: LogHost, log_id: int, durability: Durability, options: LogOptions
     ) -> None:
         super().__init__()
         self._host = host
-        self._log_id = log_id
-        self._durability = durability
+        self.log_id = log_id
+        self.durability = durability  # what an ack means
         self.directory = log_directory(host.directory, log_id)
         self._closed = False
         self._abandoned: list[Segment] = []
@@ -100,20 +124,6 @@ class FileLog(LogRecords):
         self.files = LogFiles(host, self, options.flush_bytes, options.cache_bytes)
         self.compaction = Compaction(host, self, options.rewrite_ratio)
         self.removal = LogRemoval(host, self, options.waste_bytes)
-
-    @property
-    def log_id(self) -> int:
-        """Return the incarnation id."""
-        return self._log_id
-
-    @property
-    def durability(self) -> Durability:
-        """Return what an ack of this log means."""
-        return self._durability
-
-    @durability.setter
-    def durability(self, durability: Durability) -> None:
-        self._durability = durability
 
     @property
     def is_closed(self) -> bool:
@@ -148,16 +158,16 @@ class FileLog(LogRecords):
         """
         staged, data = self._stage(batch, 0, len(batch), ts_ns, done)
         return Staged(
-            staged.first_seq, staged.committed, staged.sync, self._log_id, len(batch), data
+            staged.first_seq, staged.committed, staged.sync, self.log_id, len(batch), data
         )
 
     def _stage(
         self, batch: Batch, start: int, count: int, ts_ns: int, done: Committed, noted: bool = False
     ) -> tuple[Staged, bytes]:
-        self._host.check(self._log_id)
+        self._host.check(self.log_id)
         first = self.next_seq
         last = first + count - 1
-        is_disk, is_lone = self._durability is Durability.DISK, False
+        is_disk, is_lone = self.durability is Durability.DISK, False
         promise = self.promise
         if is_disk and last > promise.reservation.suffices_to(promise.reserved_seq):
             is_lone = promise.make_for(last, count)
@@ -165,7 +175,7 @@ class FileLog(LogRecords):
         ts_ns = max(ts_ns, self.staged_ts_ns)
         before = self.subjects.headed
         data = encode_batch(
-            batch, start, count, self._log_id, first, ts_ns, segment.index, segment.size, True
+            batch, start, count, self.log_id, first, ts_ns, segment.index, segment.size, True
         )
         segment.stage(data, first, last)
         headed = self.subjects.headed - before
@@ -188,16 +198,16 @@ class FileLog(LogRecords):
         self.next_seq = last + 1
         self.staged_ts_ns = ts_ns
         self._staged_headed += headed
-        if self._durability is Durability.MEMORY:
+        if self.durability is Durability.MEMORY:
             self._skips.leave_out(holes)
             self._commit(count, last, headed, size, ts_ns)
             if not noted:
                 self._host.post(partial(done, None))
-                done = partial(_in_memory_only, self._log_id)
+                done = partial(_in_memory_only, self.log_id)
         committed = partial(self._committed, count, last, headed, size, ts_ns, done)
         if holes:
             committed = partial(self._skips.committed, holes, committed)
-        return Staged(first, committed, noted or self._durability is Durability.FSYNC)
+        return Staged(first, committed, noted or self.durability is Durability.FSYNC)
 
     def _submit(
         self,
@@ -212,13 +222,13 @@ class FileLog(LogRecords):
         """Have staged records committed, with what must not be told apart from them."""
         control, committed = b"", staged.committed
         if holes:
-            control = skip_frames(self._log_id, Skipped(list(holes)))
+            control = skip_frames(self.log_id, Skipped(list(holes)))
         if note is not None:
-            noted, committed = self._host.joined(note.kind, self._log_id, note.body, committed)
+            noted, committed = self._host.joined(note.kind, self.log_id, note.body, committed)
             control += noted
         first, sync = staged.first_seq, staged.sync
         self._host.submit(
-            Submission(self._log_id, first, count, data, sync, committed, control, runs), at_once
+            Submission(self.log_id, first, count, data, sync, committed, control, runs), at_once
         )
 
     def append_exact(
@@ -236,7 +246,7 @@ class FileLog(LogRecords):
         No sequence is reserved for the ``disk`` class: what a power cut takes comes back under
         the same sequence, because the caller has it from elsewhere.
         """
-        self._host.check(self._log_id)
+        self._host.check(self.log_id)
         if not seqs or seqs[0] < self.next_seq:
             raise ValueError(f"sequences must follow {self.next_seq - 1}")
         first, last = seqs[0], seqs[-1]
@@ -248,7 +258,7 @@ class FileLog(LogRecords):
             batch,
             start,
             count,
-            self._log_id,
+            self.log_id,
             seqs,
             times_ns,
             self.staged_ts_ns,
@@ -277,8 +287,8 @@ class FileLog(LogRecords):
         if error is None:
             if last > self.committed_seq:
                 self._commit(count, last, headed, size, ts_ns)
-            if self._durability is not Durability.FSYNC:
-                self.marks.add(last, self._durability)
+            if self.durability is not Durability.FSYNC:
+                self.marks.add(last, self.durability)
         done(error)
 
     def note_synced(self, position: int) -> bool:
@@ -295,7 +305,7 @@ class FileLog(LogRecords):
         self.count += count
         self.bytes += size
         self._staged_headed -= headed
-        if self._durability is Durability.FSYNC:
+        if self.durability is Durability.FSYNC:
             self.synced_seq = last
         if not self.segments:
             return  # dropped while the commit was under way

@@ -24,6 +24,8 @@ log = logging.getLogger(__name__)
 class LogFiles:
     """The files of one log."""
 
+    __slots__ = ("_cache_bytes", "_flush_bytes", "_host", "_log", "_unwanted")
+
     def __init__(self, host: LogHost, log: "FileLog", flush_bytes: int, cache_bytes: int) -> None:
         self._host = host
         self._log = log

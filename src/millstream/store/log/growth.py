@@ -14,6 +14,8 @@ MOST_DELTA = 0xFFFFFFFF  # how far a record's sequence may be above its segment'
 class SegmentGrowth:
     """The newest segment of a log grows until it has reached a limit."""
 
+    __slots__ = ("_host", "_log", "_most_age", "_most_bytes", "_most_records")
+
     def __init__(
         self, host: LogHost, log: "FileLog", most_records: int, most_bytes: int, most_age: float
     ) -> None:

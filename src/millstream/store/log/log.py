@@ -164,6 +164,15 @@ class Log(Protocol):
         ...
 
     @property
+    def count(self) -> int:
+        """Return how many live records there are."""
+        ...
+
+    def first_seq(self) -> int:
+        """Return the earliest live sequence, one above the newest when there is none."""
+        ...
+
+    @property
     def log_id(self) -> int:
         """Return the incarnation id: unique per created log, never reused."""
         ...

@@ -132,6 +132,8 @@ class _NoDisk:
 class MemoryLog(FileLog):
     """A log that ends with the process; blocks stay in memory until they are trimmed."""
 
+    __slots__ = ("_nowhere",)
+
     def __init__(
         self,
         files: Files,

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 class SequencePromise:
     """``reservation`` decides how much is promised; this logs it."""
 
+    __slots__ = ("_host", "_log", "reservation", "reserved_seq")
+
     def __init__(
         self, host: LogHost, log: "FileLog", records: int, growth: int, quick: float
     ) -> None:

@@ -22,6 +22,25 @@ log = logging.getLogger(__name__)
 class LogRecords:
     """What is there; all methods run on the loop."""
 
+    __slots__ = (
+        "__weakref__",
+        "_staged_headed",
+        "_tags",
+        "bytes",
+        "committed_seq",
+        "count",
+        "deleted",
+        "evict_floor",
+        "first_kept",
+        "floors",
+        "gaps",
+        "last_ts_ns",
+        "lost",
+        "segments",
+        "subjects",
+        "synced_seq",
+    )
+
     def __init__(self) -> None:
         self._tags: dict[int, TagIndex] = {}  # by base sequence of the segment
         self.subjects = SubjectTable()

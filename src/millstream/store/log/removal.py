@@ -24,11 +24,13 @@ log = logging.getLogger(__name__)
 class LogRemoval:
     """Removes records once that is logged; a segment without a live one goes with its file."""
 
+    __slots__ = ("_deleting", "_host", "_log", "_waste_bytes", "holds_dead")
+
     def __init__(self, host: LogHost, log: "FileLog", waste_bytes: int) -> None:
         self._host = host
         self._log = log
         self._waste_bytes = waste_bytes
-        self._deleting: set[int] = set()
+        self._deleting: dict[int, None] = {}  # sequences; smaller than a set, as most have none
         self.holds_dead = False  # dead segments stay: a replay may have to copy from them yet
 
     def forget_open(self) -> None:
@@ -105,7 +107,7 @@ class LogRemoval:
         sync = self._log.durability is Durability.FSYNC or kind == ERASE
         done = partial(self._delete_logged, live + going, done, erased)
         self._host.control(kind, self._log.log_id, body, done, sync, can_wait)
-        self._deleting.update(live)
+        self._deleting.update(dict.fromkeys(live))
         return len(live)
 
     def _live_of(self, seqs: list[int]) -> list[int]:
@@ -123,7 +125,8 @@ class LogRemoval:
         erased: Committed | None,
         error: MillstreamError | None,
     ) -> None:
-        self._deleting.difference_update(seqs)
+        for seq in seqs:
+            self._deleting.pop(seq, None)
         if error is not None and erased is not None:
             erased(error)
         elif error is None and erased is not None:

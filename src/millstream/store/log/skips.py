@@ -22,6 +22,8 @@ log = logging.getLogger(__name__)
 class Skips:
     """Logs what is left out, ahead of the records behind it."""
 
+    __slots__ = ("_host", "_log")
+
     def __init__(self, host: LogHost, log: "FileLog") -> None:
         self._host = host
         self._log = log

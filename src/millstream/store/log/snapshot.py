@@ -100,13 +100,30 @@ class Snapshot(msgspec.Struct, frozen=True, array_like=True):
         return {0: self.position, **self.further}
 
 
+class PackedSnapshot(msgspec.Struct, frozen=True, array_like=True):
+    """The same with what there may be much of encoded already, bit by bit."""
+
+    number: int
+    position: int
+    control_number: int
+    logs: list[msgspec.Raw]  # of a ``LogSnapshot`` each
+    dropped: list[int]
+    sections: dict[str, bytes]
+    further: dict[int, int]
+
+
+def packed(log: LogSnapshot) -> msgspec.Raw:
+    """Return a log as a packed snapshot holds it."""
+    return msgspec.Raw(msgspec.msgpack.encode(log))
+
+
 def snapshot_name(number: int) -> str:
     """Return a snapshot's file name."""
     return f"snapshot-{number:016d}.bin"
 
 
 def write_snapshot(
-    files: Files, directory: str, snapshot: Snapshot, ring: KeyRing | None = None
+    files: Files, directory: str, snapshot: Snapshot | PackedSnapshot, ring: KeyRing | None = None
 ) -> None:
     """Put the snapshot in place, then remove all but the newest two.
 

@@ -15,10 +15,12 @@ if TYPE_CHECKING:
 class SyncMarks:
     """Raises a log's synced mark as the WAL's positions become stable."""
 
+    __slots__ = ("_host", "_log", "_watching", "_written")
+
     def __init__(self, host: LogHost, log: "FileLog") -> None:
         self._host = host
         self._log = log
-        self._written: deque[tuple[int, int]] = deque()  # (position, seq) not known to be synced
+        self._written: deque[tuple[int, int]] | None = None  # (position, seq) not known as synced
         self._watching: dict[object, Callable[[], None]] = {}  # told when more is synced
 
     @property
@@ -29,6 +31,8 @@ class SyncMarks:
     def add(self, last: int, durability: Durability) -> None:
         """Note that everything up to ``last`` is written, and stable with the next sync."""
         if durability is not Durability.EPHEMERAL:  # which no sync ever covers
+            if self._written is None:
+                self._written = deque()
             self._written.append((self._host.written_position(self._log.log_id), last))
             self._host.unsynced(self._log)
 
@@ -41,6 +45,8 @@ class SyncMarks:
         if self._watching and log.synced_seq > before:
             for rose in list(self._watching.values()):
                 rose()
+        if not written:
+            self._written = None  # an idle log has none: even an empty one is large
         return not written
 
     def watch(self, rose: Callable[[], None]) -> Callable[[], None]:

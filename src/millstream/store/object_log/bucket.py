@@ -11,6 +11,7 @@ from millstream.store.object_log.requests import (
     Create,
     FoundObject,
     Get,
+    Put,
     Remove,
     Replace,
     Request,
@@ -70,9 +71,21 @@ class BucketPlace:
             case Get(name):
                 found = self._api.get(self._store, name)
                 return FoundObject(bytes(found.bytes()), str(found.meta["e_tag"]))
+            case Put(name, data):
+                return self._put(name, data, "overwrite")
             case Remove(name):
                 self._api.delete(self._store, name)
                 return Accepted()
+
+    def names(self, folder: str) -> list[str]:
+        """List a folder, page by page."""
+        prefix = f"{folder}/"
+        try:
+            pages = list(self._api.list(self._store, prefix=prefix))
+        except Exception as error:
+            raise ObjectsFailed(f"the store cannot be listed: {error}") from error
+        paths = (str(item["path"]) for page in pages for item in page)
+        return sorted(path[len(prefix) :] for path in paths if "/" not in path[len(prefix) :])
 
     def _put(self, name: str, data: bytes, mode: Any) -> Answer:
         # In one request: a store checks the condition of parts when they are joined, or not at all.

@@ -86,6 +86,11 @@ class Codec:
         signed = head + _check(head, body).to_bytes(8, "little")
         return signed + self._mac(signed, body) + body
 
+    @staticmethod
+    def check_of(data: bytes) -> int:
+        """Return the check of an object that ``encode`` made."""
+        return int.from_bytes(data[_CHECKED:_SIGNED], "little")
+
     def decode(self, data: bytes, position: int) -> LogObject | Unsound:
         """Return the entry that an object holds, or why it is none of this position."""
         if len(data) < HEAD.size:

@@ -16,6 +16,7 @@ from millstream.store.object_log.requests import (
     Create,
     FoundObject,
     Get,
+    Put,
     Remove,
     Replace,
     Request,
@@ -67,11 +68,24 @@ class FolderPlace:
                 return ABSENT if found is None else FoundObject(found, _tag(found))
             case Replace(_, data, tag):
                 return self._replace(path, data, tag)
+            case Put(_, data):
+                folder, leaf = os.path.split(path)
+                ensure_dir(self._files, folder)
+                replace_file(self._files, folder, leaf, data)
+                return Accepted(_tag(data))
             case Remove():
                 with suppress(FileNotFoundError):
                     self._files.unlink(path)
                     self._files.sync_dir(os.path.dirname(path))
                 return Accepted()
+
+    def names(self, folder: str) -> list[str]:
+        """List a folder; what a write has beside does not count."""
+        path = f"{self._directory}/{folder}"
+        if not self._files.exists(path):
+            return []
+        found = self._files.listdir(path)
+        return [name for name in found if not name.startswith(".") and not name.endswith(".tmp")]
 
     def _create(self, path: str, data: bytes) -> Answer:
         """Write beside, sync, link: the link fails where the name is taken, by whomever."""

@@ -8,7 +8,8 @@ from functools import partial
 from typing import TypeAlias
 
 from millstream.errors import ShardReadOnly
-from millstream.store.object_log.entry import RECORDS, Chain, Codec, LogObject
+from millstream.store.object_log.chain_marks import ChainMarks
+from millstream.store.object_log.entry import RECORDS, Chain, Codec
 from millstream.store.object_log.judgement import (
     Broken,
     Judgement,
@@ -45,12 +46,16 @@ class ObjectEngine:
         window: int,
         start: Start,
         dropped: Callable[[int], None],
+        fenced: Callable[[str], None] = lambda why: None,
     ) -> None:
+        """``dropped`` hears of snapshots; ``fenced`` that another writer has the log, at once."""
         self._place = place
         self._codec = codec
         self._next = chain  # where the next new entry goes
         self._start = start
         self._dropped = dropped
+        self._fenced = fenced
+        self._marks = ChainMarks(chain)
         self._lock = threading.Lock()
         self._sent: dict[int, tuple[bytes, bytes]] = {}  # what was asked, and its object
         self._there: set[int] = set()  # confirmed, with a gap before them
@@ -58,9 +63,21 @@ class ObjectEngine:
         self.ahead = window
         self.position = chain.position  # the first one that is not confirmed
         self.written = 0
-        self.room = ROOM
-        self.wants_sync = False
-        self.is_prepared = True
+
+    @property
+    def room(self) -> int:
+        """Return that there is room: the window bounds what is under way."""
+        return ROOM
+
+    @property
+    def wants_sync(self) -> bool:
+        """Say no: there is nothing to sync."""
+        return False
+
+    @property
+    def is_prepared(self) -> bool:
+        """Say yes: there is nothing to prepare."""
+        return True
 
     @property
     def synced_position(self) -> int:
@@ -84,9 +101,9 @@ class ObjectEngine:
     def _made(self, body: bytes) -> bytes:
         """Return the object of a new entry, and go on behind it."""
         data = self._codec.encode(self._next, RECORDS, body)
-        entry = self._codec.decode(data, self._next.position)
-        assert isinstance(entry, LogObject)
-        self._next = entry.after()
+        now, check = self._next, self._codec.check_of(data)
+        self._marks.add(now.position, check)
+        self._next = Chain(now.position + 1, now.epoch, now.nonce, check)
         self.written += len(body)
         return data
 
@@ -101,7 +118,9 @@ class ObjectEngine:
                 return OK
             case Open():
                 return UNKNOWN
-            case TakenBy(_, nonce):
+            case TakenBy(epoch, nonce):
+                # Before anybody is answered: to say that a write failed could be a lie (rule 14).
+                self._fenced(f"epoch {epoch} has the log from position {position} on")
                 return Taken(nonce)
             case Older(entry):
                 return self._break(position, f"an entry of the older epoch {entry.epoch}")
@@ -121,6 +140,26 @@ class ObjectEngine:
                 self._there.remove(self.position)
                 self._sent.pop(self.position - self.ahead, None)
                 self.position += 1
+
+    def chain_at(self, position: int) -> Chain | None:
+        """Return how the log goes on behind a position of ours, None where that is not known."""
+        with self._lock:
+            return self._marks.at(position)
+
+    def covered(self, position: int) -> None:
+        """Forget what only a head up to ``position`` could ask for."""
+        with self._lock:
+            self._marks.cover(position)
+
+    @property
+    def is_waiting(self) -> bool:
+        """Say whether an entry was sent and is not confirmed."""
+        return self._next.position > self.position
+
+    @property
+    def uncovered(self) -> int:
+        """Return how many of our entries no head covers."""
+        return len(self._marks)
 
     def sync(self) -> None:
         """An entry that is there is durable."""

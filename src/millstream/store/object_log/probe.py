@@ -19,6 +19,7 @@ from millstream.store.object_log.requests import (
 
 WRITERS = 16
 ROUNDS = 50
+AT_ONCE = 8  # rounds; each has a name of its own, so they do not disturb each other
 
 
 def probe(places: Sequence[ObjectPlace], folder: str = "probe", rounds: int = ROUNDS) -> None:
@@ -28,12 +29,20 @@ def probe(places: Sequence[ObjectPlace], folder: str = "probe", rounds: int = RO
     name again once it was removed, which some stores check less strictly.
     """
     run = secrets.token_hex(8)
-    with ThreadPoolExecutor(len(places)) as pool:
-        for number in range(rounds):
-            name = f"{folder}/{run}/{number}"
-            for _ in range(2):
-                _race(pool, places, name)
-                _ask(places[0], Remove(name), Accepted)
+    names = [f"{folder}/{run}/{number}" for number in range(rounds)]
+    together = min(AT_ONCE, rounds)
+    with (
+        ThreadPoolExecutor(len(places) * together) as writers,
+        ThreadPoolExecutor(together) as races,
+    ):
+        for each in [races.submit(_round, writers, places, name) for name in names]:
+            each.result()
+
+
+def _round(pool: ThreadPoolExecutor, places: Sequence[ObjectPlace], name: str) -> None:
+    for _ in range(2):
+        _race(pool, places, name)
+        _ask(places[0], Remove(name), Accepted)
 
 
 def _race(pool: ThreadPoolExecutor, places: Sequence[ObjectPlace], name: str) -> None:

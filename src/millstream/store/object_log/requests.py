@@ -27,6 +27,13 @@ class Replace(msgspec.Struct, frozen=True):
     tag: str | None
 
 
+class Put(msgspec.Struct, frozen=True):
+    """Put an object, whatever stands there: for what nothing else depends on, such as leases."""
+
+    name: str
+    data: bytes
+
+
 class Remove(msgspec.Struct, frozen=True):
     """Remove an object, if it is there."""
 
@@ -60,7 +67,7 @@ class Unsure(msgspec.Struct, frozen=True):
     why: str = ""
 
 
-Request: TypeAlias = Create | Get | Replace | Remove
+Request: TypeAlias = Create | Get | Replace | Put | Remove
 Answer: TypeAlias = Accepted | ConditionFailed | FoundObject | Absent | Unsure
 _Result = TypeVar("_Result")
 Steps: TypeAlias = Generator[Request, Answer, _Result]
@@ -77,6 +84,14 @@ class ObjectPlace(Protocol):
 
     def carry_out(self, request: Request) -> Answer:
         """Do what the request asks; never raises for what a store may answer."""
+        ...
+
+
+class ListedPlace(ObjectPlace, Protocol):
+    """A place that can be looked through. A listing may be late: it is a hint, never a proof."""
+
+    def names(self, folder: str) -> list[str]:
+        """Return the names of the objects in a folder, without it; raises ``ObjectsFailed``."""
         ...
 
 

@@ -92,23 +92,31 @@ class LogReader:
         read = yield from self.open()
         while True:
             yield from self.read_on(read)
-            now = yield from self.open()
-            if not proves(read, now.head):
-                read = now
-                continue
-            at = read.chain.position
-            epoch = Chain(at, at, nonce, read.chain.check)
-            data = self._codec.encode(epoch, EPOCH, b"", self._window)
-            if not (yield from self._put(data, at)):
-                continue  # somebody else's entry came first: it is part of the log, read on
-            now = yield from self.open()
-            if not counts(at, now.head):
-                read = now
-                continue
-            entry = self._codec.decode(data, at)
-            self._take(read, entry)
-            read.head, read.tag = now.head, now.tag
-            return Won(read, read.chain, at)
+            claimed = yield from self.claim(read, nonce)
+            if isinstance(claimed, Won):
+                return claimed
+            read = claimed
+
+    def claim(self, read: Read, nonce: int, body: bytes = b"") -> Steps[Won | Read]:
+        """Put an epoch entry exactly where a read ended; ``body`` says who we are.
+
+        A read as answer: nothing is ours, and the log is to be read on from there. Entries went
+        while we read, or somebody else's came first, which is part of the log then.
+        """
+        now = yield from self.open()
+        if not proves(read, now.head):
+            return now
+        at = read.chain.position
+        epoch = Chain(at, at, nonce, read.chain.check)
+        data = self._codec.encode(epoch, EPOCH, body, self._window)
+        if not (yield from self._put(data, at)):
+            return read
+        now = yield from self.open()
+        if not counts(at, now.head):
+            return now
+        self._take(read, self._codec.decode(data, at))
+        read.head, read.tag = now.head, now.tag
+        return Won(read, read.chain, at)
 
     def _put(self, data: bytes, at: int) -> Steps[bool]:
         """Put an epoch entry; False where another entry has the position."""

@@ -5,6 +5,7 @@ from msgspec.structs import replace
 from millstream.store.object_log.entry import Codec
 from millstream.store.object_log.head import HeadCodec, LogHead, joined
 from millstream.store.object_log.requests import (
+    Absent,
     Accepted,
     ConditionFailed,
     FoundObject,
@@ -43,6 +44,21 @@ class Trimmer:
                 old, tag = there, found.tag
             elif isinstance(answer, ConditionFailed) and tag is None:
                 continue
+
+    def replace(self, new: LogHead, tag: str | None) -> Steps[tuple[LogHead, str | None]]:
+        """Put ``new`` in place of the head with this tag, once; returns the one that stands now."""
+        answer = yield Replace(self._heads.name, self._heads.encode(new), tag)
+        if isinstance(answer, Accepted):
+            return new, answer.tag
+        while True:
+            found = yield Get(self._heads.name)
+            if isinstance(found, Absent):
+                return LogHead(), None
+            if isinstance(found, FoundObject):
+                there = self._heads.decode(found.data)
+                if there is None:
+                    raise BrokenLog(0, "its head was not written with the fleet's key")
+                return there, found.tag
 
     def sweep(self, head: LogHead, tag: str, most: int) -> Steps[tuple[LogHead, str]]:
         """Remove up to ``most`` entries below the floor, each by its exact name; then say so.

@@ -34,3 +34,8 @@ class Recovery(msgspec.Struct):
     torn_bytes: int = 0
     damaged_bytes: int = 0
     seconds: float = 0.0
+
+    def taken_up(self) -> None:
+        """Let go of what the layers above have taken up: it is as large as all that they hold."""
+        self.controls.clear()
+        self.sections.clear()

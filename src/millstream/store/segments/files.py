@@ -54,11 +54,11 @@ class DataHead(msgspec.Struct, frozen=True):
     complete: bool = False
     generation: int = 0
     key_id: bytes = NO_KEY
+    in_blocks: bool = False  # whether blocks follow, and not frames: the version says it
 
-    @property
-    def in_blocks(self) -> bool:
-        """Say whether blocks follow, and not frames."""
-        return self.version == BLOCKS_VERSION
+    def __post_init__(self) -> None:
+        """Work out ahead what every read asks."""
+        msgspec.structs.force_setattr(self, "in_blocks", self.version == BLOCKS_VERSION)
 
 
 def binding(log_id: int, base_seq: int) -> bytes:

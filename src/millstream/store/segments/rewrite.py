@@ -104,8 +104,8 @@ class Rewrite:
     def take_up(self) -> None:
         """Let readers use the copy (on the loop)."""
         assert self._file is not None
+        self.segment.unplaced = self  # ahead of it: nobody may put away a file without a name
         self.segment.become(self._head, self._table, self._file)
-        self.segment.unplaced = self
 
     def place(self) -> None:
         """Give the copy the old file's name, and write its index (on the file thread)."""

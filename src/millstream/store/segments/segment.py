@@ -5,6 +5,7 @@ background: the WAL is what makes them durable until then.
 """
 
 import errno
+import logging
 import struct
 import threading
 from bisect import bisect_left, bisect_right
@@ -29,6 +30,7 @@ from millstream.store.disk.files import (
     write_parts,
 )
 from millstream.store.disk.keys import KeyRing
+from millstream.store.disk.open_files import OpenFiles
 from millstream.store.disk.shared_file import SharedFile
 from millstream.store.segments.files import (
     BLOCKS_VERSION,
@@ -47,14 +49,19 @@ MERGE_BYTES = 256 << 10
 DIRTY_BYTES = 8 << 20  # a sync of a whole segment keeps the disk from the WAL for tens of ms
 NO_FRAMES = Frames(b"", b"")
 
+PLAIN_HEAD = DataHead()  # of most files
+
 _tokens = count(1)
+
+log = logging.getLogger(__name__)
 
 
 class Keeping(msgspec.Struct, frozen=True):
-    """How a store keeps its segments: with which keys, and how many plain bytes of blocks."""
+    """How a store keeps its segments: with which keys, and how much of them open and in memory."""
 
     ring: KeyRing = msgspec.field(default_factory=KeyRing)
     cache: BlockCache = msgspec.field(default_factory=lambda: BlockCache(8 << 20))
+    open_files: OpenFiles = msgspec.field(default_factory=OpenFiles)
 
 
 class Block(msgspec.Struct):
@@ -85,6 +92,41 @@ class Flush(msgspec.Struct, frozen=True):
 class Segment:
     """One segment of a log, growing or sealed. Positions are those of its index."""
 
+    __slots__ = (
+        "__weakref__",
+        "_brought",
+        "_cut_tail",
+        "_file",
+        "_files",
+        "_opening",
+        "_table",
+        "_token",
+        "_unproven",
+        "_unsynced",
+        "_view",
+        "base_seq",
+        "blocks",
+        "born",
+        "busy",
+        "cold",
+        "directory",
+        "erasing",
+        "failed",
+        "flags",
+        "flushed",
+        "flushed_seq",
+        "full",
+        "head",
+        "index",
+        "keeping",
+        "log_id",
+        "made",
+        "sealed",
+        "size",
+        "synced",
+        "unplaced",
+    )
+
     def __init__(
         self,
         files: Files,
@@ -96,17 +138,16 @@ class Segment:
     ) -> None:
         self._files = files
         self.keeping = keeping or Keeping()
-        self.bound = binding(log_id, base_seq)
         self.directory = directory
         self.log_id = log_id
         self.base_seq = base_seq
-        self.name = segment_name(base_seq)
         self.index = SegmentIndex(base_seq, subjects)
         self.size = HEADER_BYTES  # where the next frame goes
         self.made = False  # there is a .data file
         self.flushed = HEADER_BYTES  # bytes handed to the file
         self.flushed_seq = base_seq - 1
         self.synced = 0  # bytes of the file known to be stable
+        self._unsynced = 0  # writes that no sync has followed
         self._brought = 0  # bytes up to the last sync of a growing file that was asked for
         self.full = False  # takes no more records
         self.sealed = False  # .data complete and stable, .idx beside it
@@ -114,7 +155,7 @@ class Segment:
         self.failed = False  # a sync failed: what the file holds is not known any more
         self.born = 0.0
         self.flags: list[int] = []  # offsets of delete flags that the file does not have yet
-        self.head = DataHead()  # of the file
+        self.head = PLAIN_HEAD  # of the file
         self.unplaced: object | None = None  # a copy that readers use and no name leads to yet
         self.erasing = False  # bytes of the file are on their way out
         self.cold: ColdCopy | None = None  # where the .data is, when it is not here
@@ -126,6 +167,16 @@ class Segment:
         self._file: SharedFile | None = None
         self._view: memoryview | None = None
         self._opening = threading.Lock()
+
+    @property
+    def name(self) -> str:
+        """Return the name of its files, without what they end with."""
+        return segment_name(self.base_seq)
+
+    @property
+    def bound(self) -> bytes:
+        """Return what its blocks are bound to."""
+        return binding(self.log_id, self.base_seq)
 
     @property
     def path(self) -> str:
@@ -194,13 +245,15 @@ class Segment:
     def one(self, seq: int) -> Frames | None:
         """Return a record that is in the index, alone and in few steps; None when it is damaged."""
         at = self.index.find(seq)
-        offset = self.index.offset(at)
-        waits = bool(self.blocks) and offset >= self.blocks[0].offset
+        offset, blocks, view = self.index.offset(at), self.blocks, self._view
+        waits = blocks and offset >= blocks[0].offset
         if waits or self.head.in_blocks or self.cold is not None:
             frames, _, damaged = self.read(at, at + 1, 1, 1)
             return frames if damaged < 0 else None
         try:
-            frames = Frames(self._mapped(self.flushed), [offset])
+            if view is None or len(view) < self.flushed:
+                view = self._mapped(self.flushed)
+            frames = Frames(view, [offset])
         except ValueError:
             return None
         return frames if frames.verified() < 0 else None
@@ -342,6 +395,7 @@ class Segment:
                 self._file, self.made = SharedFile(self._make()), True
             shared = self._file
             file = shared.take()
+        self.keeping.open_files.note(self)
         try:
             yield file
         finally:
@@ -350,6 +404,7 @@ class Segment:
     def _make(self) -> File:
         ensure_dir(self._files, self.directory)
         file = self._files.open(self.path, create=True)
+        self._unsynced += 1
         try:
             file.truncate(0)  # an earlier run may have left records that a start gave up
             ring = self.keeping.ring
@@ -364,16 +419,18 @@ class Segment:
         return file
 
     def view(self) -> memoryview:
-        """Return the flushed bytes, mapped; a sealed file needs no descriptor for that."""
+        """Return the flushed bytes, mapped."""
         return self._mapped(self.table.after if self.head.in_blocks else self.flushed)
 
     def _mapped(self, size: int) -> memoryview:
-        if self._view is None or len(self._view) < size:
+        view = self._view
+        if view is None or len(view) < size:
             with self.use() as file:
-                self._view = file.view(size)
+                view = self._view = file.view(size)
+            self.keeping.open_files.note(self)  # the map has a descriptor of its own
             if self.sealed and not self.busy:
                 self.release()
-        return self._view
+        return view
 
     def unflushed(self, committed: int) -> Flush:
         """Return the committed bytes that the file does not have."""
@@ -394,18 +451,23 @@ class Segment:
         if self.cold is not None:
             return  # deletes are in the snapshot and the WAL
         with self.use() as file:
-            if self.head.in_blocks:
-                if flush.parts and not self.head.complete:
-                    self._write_blocks(file, flush)
-                return  # deletes are in the snapshot and the WAL
-            if flush.parts:
-                write_parts(file, flush.parts, flush.offset)
-                if self._cut_tail:  # only now: the first flush has all that a start kept of it
-                    file.truncate(flush.end)
-                    self._cut_tail = False
-            if flush.generation == self.head.generation:  # else the new file has them already
-                for offset in flush.flags:
-                    write_all(file, bytes((DELETED,)), offset)
+            self._unsynced += 1
+            self._write(file, flush)
+        self.keeping.open_files.trim(may_sync=True)
+
+    def _write(self, file: File, flush: Flush) -> None:
+        if self.head.in_blocks:
+            if flush.parts and not self.head.complete:
+                self._write_blocks(file, flush)
+            return  # deletes are in the snapshot and the WAL
+        if flush.parts:
+            write_parts(file, flush.parts, flush.offset)
+            if self._cut_tail:  # only now: the first flush has all that a start kept of it
+                file.truncate(flush.end)
+                self._cut_tail = False
+        if flush.generation == self.head.generation:  # else the new file has them already
+            for offset in flush.flags:
+                write_all(file, bytes((DELETED,)), offset)
 
     def wrote(self, flush: Flush, cache_bytes: int) -> None:
         """Note on the loop what ``write`` did; blocks beyond the cache leave the memory."""
@@ -453,11 +515,18 @@ class Segment:
         """
         if self.failed:
             raise OSError(errno.EIO, "an earlier sync of this file failed", self.path)
+        written = self._unsynced
         try:
             file.sync()
         except OSError:
             self.failed = True
             raise
+        if self._unsynced == written:
+            self._unsynced = 0
+
+    def lacks(self, flush: Flush) -> bool:
+        """Say whether the file, or the disk, lacks something of what a flush brings or before."""
+        return bool(flush.parts) or (self.made and bool(flush.flags or self._unsynced))
 
     def write_idx(self) -> None:
         """Write the .idx of a complete, stable .data file (on the file thread)."""
@@ -486,8 +555,9 @@ class Segment:
     ) -> None:
         """Take a file that a start found for what it is; ``table`` holds the blocks that count."""
         self.made = True
-        self.head, self._table = head, table
+        self.head, self._table = PLAIN_HEAD if head == PLAIN_HEAD else head, table
         self._unproven = unproven
+        self._unsynced += unproven
         self._cut_tail = not head.complete
 
     def leave(self) -> None:
@@ -518,17 +588,40 @@ class Segment:
         if self._files.exists(self.directory):
             self._files.sync_dir(self.directory)
 
+    def put_away(self, may_sync: bool) -> bool:
+        """Close the file until somebody needs it; what readers hold of it stays valid.
+
+        What the disk may lack of it is synced first. Of a file that nobody has open, the kernel
+        may forget that a write failed.
+        """
+        if self._unsynced and not self.failed:
+            if not may_sync:
+                return False
+            try:
+                self.sync_piece()
+            except OSError as error:
+                log.error("segment not synced file=%s error=%s", self.path, error)
+        with self._opening:
+            if self.unplaced is not None:
+                return False  # the name leads to another file
+            shared, self._file, self._view = self._file, None, None
+        if shared is not None:
+            shared.let_go()
+        return True
+
     def release(self) -> None:
         """Close the file; views stay valid."""
         with self._opening:
             if self._file is not None:
                 self._file.let_go()
                 self._file = None
+        if self._view is None:
+            self.keeping.open_files.forget(self)
 
     def close(self) -> None:
         """Close the file and forget the view; what readers hold of it stays valid."""
-        self.release()
         self._view = None
+        self.release()
         self.keeping.cache.forget(self._token)
 
 

@@ -270,9 +270,10 @@ class CommitQueue:
         self.backlog_bytes += len(submission.data)
         self._waiting.append(submission)
         todo = LOOK_NOW
-        if self._can_wait(submission) and self._thread_end is None:
+        can_wait = submission.can_wait and self._limits.dirty_age <= LONGEST_WAIT
+        if can_wait and self._thread_end is None:
             todo = NOTHING
-        elif self._hurries(submission) or self.backlog_bytes > self._limits.small_group:
+        elif (submission.sync and not can_wait) or self.backlog_bytes > self._limits.small_group:
             todo = self._call_thread()
         elif self._is_look_due:
             todo = NOTHING  # it shares that commit
@@ -284,12 +285,10 @@ class CommitQueue:
             return (*todo, Hold(True))
         return todo
 
-    def _can_wait(self, submission: Submission) -> bool:
-        return submission.can_wait and self._limits.dirty_age <= LONGEST_WAIT
-
     def _hurries(self, submission: Submission) -> bool:
         """Say whether its sync should come before the next that is due by age."""
-        return submission.sync and not self._can_wait(submission)
+        can_wait = submission.can_wait and self._limits.dirty_age <= LONGEST_WAIT
+        return submission.sync and not can_wait
 
     def hurried(self) -> Todo:
         """Let what is queued wait for nothing to join it."""
@@ -370,7 +369,8 @@ class CommitQueue:
         self._unanswered -= 1
         # While another group waits for its sync, the loop has not applied all before this one.
         todo = self._answer(report.group, None, 0 if self._awaiting else report.applied)
-        self._release_failures()
+        if self._failures:
+            self._release_failures()
         if self._waiting and not self._is_look_due:  # came meanwhile, and need not wait for a sync
             todo += LOOK_NOW
         return todo
@@ -382,7 +382,8 @@ class CommitQueue:
             self._awaiting.remove(late)
             todo += self._answer(late.group, None, late.applied)
         todo.append(Stable(report.stable))
-        self._release_failures()
+        if self._failures:
+            self._release_failures()
         return todo
 
     def _heard_failed(self, report: _Failed) -> Todo:
@@ -572,7 +573,9 @@ class CommitQueue:
             return REFUSE
         if self._late:
             return SYNC
-        if self._untold or self.is_writing or self.positions.is_full:
+        if self._untold or self.is_writing:
+            return None
+        if self.positions.under_way and self.positions.is_full:
             return None
         if self._waiting:
             return self._take(False, now)

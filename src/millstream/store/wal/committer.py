@@ -202,7 +202,8 @@ class Committer:
             while queue.reports:
                 with self._lock:
                     todo = queue.heard()
-                self._carry_out(todo)
+                for do in todo:
+                    _ACTS[type(do)](self, do)
         except BaseException:
             self._post(self._hear)  # one who cannot bear the answer keeps nobody else from theirs
             raise
@@ -250,7 +251,8 @@ class Committer:
         now = self._clock.monotonic()
         with self._lock:
             todo = self._queue.written(do, chunks, error, self._engine, now)
-        self._carry_out(todo)
+        for act in todo:
+            _ACTS[type(act)](self, act)
 
     def _known(self, problem: Exception) -> MillstreamError:
         """Return what a failed write is answered with; nothing goes behind one nobody foresaw."""
@@ -322,7 +324,8 @@ class Committer:
                 self._marks.write(syncing.noted)
             with self._lock:
                 todo = self._queue.synced(syncing, self._engine.synced_position)
-        self._carry_out(todo)
+        for do in todo:
+            _ACTS[type(do)](self, do)
 
     def _send_due(self, now: float) -> None:
         try:
@@ -344,7 +347,8 @@ class Committer:
 
     def _run(self) -> None:
         while not self._queue.is_stopping:
-            self._gather()
+            if self._queue.window:
+                self._gather()
             is_busy = self.step()
             self._prepare()
             if not is_busy and not self._sleep():
@@ -361,9 +365,10 @@ class Committer:
         """Sleep until there is work; False when nothing came for a while."""
         with self._lock:
             now = self._clock.monotonic()
-            seconds, due = self._queue.sleep(now), self.positions.next_due()
+            seconds = self._queue.sleep(now)
             if seconds < 0:
                 return True
+            due = self.positions.next_due() if self.positions.under_way else None
             if due is not None:
                 seconds = min(seconds, max(due - now, 0.0))
             return self._wake.wait(seconds)

@@ -69,13 +69,16 @@ class EntryWriter:
     @property
     def has_news(self) -> bool:
         """Say whether everything is synced, and the log does not say so."""
+        if not self._is_prompt:
+            return False  # what is confirmed is stable there, and a reader knows that
         synced = self._engine.synced_position
         return not self._is_mark and self._told < synced == self._positions.next - 1
 
     def mark(self, now: float) -> None:
-        """Let the log itself say how far it is synced."""
-        self._append([], [], now)
-        self._is_mark = True
+        """Let the log itself say how far it is synced, where a reader could not know it."""
+        if self._is_prompt:
+            self._append([], [], now)
+            self._is_mark = True
 
     def send_due(self, now: float) -> None:
         """Send again what the engine gave no answer for, and what it had no room for."""

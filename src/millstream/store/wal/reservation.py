@@ -23,6 +23,22 @@ SLOW = 5  # times as long, and the next is smaller: what is left of it is in dou
 class Reservation:
     """Decides for one log; times are passed in, and the log carries it out."""
 
+    __slots__ = (
+        "_asked_at",
+        "_coming",
+        "_growth",
+        "_held",
+        "_least",
+        "_lone_at",
+        "_quick",
+        "_quiet",
+        "_seen",
+        "_step",
+        "_took",
+        "is_open",
+        "is_pressed",
+    )
+
     def __init__(
         self, least: int = LEAST, growth: int = GROWTH, quick: float = QUICK, quiet: float = 0.0
     ) -> None:

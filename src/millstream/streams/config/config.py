@@ -6,12 +6,14 @@ stored and either door can show it whole.
 """
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from itertools import chain
 from typing import Any, Self
 
 import msgspec
 
+from millstream.delivery.record_key import KEY, RecordKey
 from millstream.errors import (
     BadRequest,
     InvalidStreamConfig,
@@ -38,6 +40,7 @@ _ILLEGAL_IN_NAMES = frozenset(" \t\r\n\f.*>\\/\0")
 _TOPIC_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._:-]{0,254}")
 _DURABILITY = "millstream.durability"
 _TYPE = "millstream.type"
+_DEAD_LETTER = "millstream.dead_letter"
 MADE_AS = _TYPE  # in the metadata of what was made over HTTP
 _U64 = 2**64 - 1
 _MAX_TTL_MS = (2**63 - 1) // 1_000_000  # what fits into JetStream's nanoseconds
@@ -187,7 +190,7 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return dict(shown)
 
     def to_topic(self) -> dict[str, Any]:
-        """Return the HTTP topic object: its 17 keys, and ``subjects`` where there are any."""
+        """Return the HTTP topic object: its 17 keys, and ``subjects`` and ``key`` where set."""
         durability = self.durability()
         shown: dict[str, Any] = {
             "type": self.metadata.get(_TYPE, "log"),
@@ -204,6 +207,8 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             shown[key] = default if text is None else msgspec.json.decode(text)
         if self.subjects:
             shown["subjects"] = list(self.subjects)
+        if KEY in self.metadata and shown["type"] == "queue":
+            shown["key"] = self.metadata[KEY]
         return shown
 
     def durability(self, server_default: Durability = Durability.FSYNC) -> Durability:
@@ -239,7 +244,16 @@ class StreamConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         wires = [*self.sources, *([self.mirror] if self.mirror is not None else [])]
         renamed = [wire for wire in wires if renames or wire.get("subject_transforms")]
         origins = [sources.Source.read(wire).name for wire in renamed]
+        if _DEAD_LETTER in self.metadata:  # a letter stands under the name of its topic
+            return (*self.subjects, self.name), origins
         return self.subjects if renames else (), origins
+
+    def published_to(self) -> tuple[str, ...]:
+        """Return the subjects that the stream itself publishes to, as patterns."""
+        if self.republish is None:
+            return ()
+        tokens = str(self.republish.get("dest", "")).split(".")
+        return (".".join("*" if "{{" in token or "$" in token else token for token in tokens),)
 
     @property
     def is_legal_stream(self) -> bool:
@@ -346,7 +360,7 @@ def client_metadata(metadata: Mapping[str, str]) -> dict[str, str]:
 
 def shown_metadata(metadata: Mapping[str, str], level: int, *, full: bool = True) -> dict[str, str]:
     """Return metadata as answers carry it, sorted; lists leave the server's version out."""
-    shown = {**client_metadata(metadata), "_nats.req.level": str(level)}
+    shown = {**(client_metadata(metadata) if metadata else {}), "_nats.req.level": str(level)}
     if full:
         shown |= {"_nats.ver": SERVER_VERSION, "_nats.level": str(API_LEVEL)}
     return dict(sorted(shown.items()))
@@ -384,8 +398,11 @@ _SIGNED = range(-(2**63), 2**63)
 
 def check_ranges(config: msgspec.Struct, others: Mapping[str, range]) -> None:
     """Refuse numbers that the reference has no room for; ``others`` are not of 64 bits, signed."""
-    for key, value in msgspec.structs.asdict(config).items():
-        if type(value) is int and value not in others.get(key, _SIGNED):
+    for key, allowed in others.items():
+        if getattr(config, key) not in allowed:
+            raise InvalidJson(f"{key} is out of range")
+    for key, value in zip(config.__struct_fields__, msgspec.structs.astuple(config), strict=True):
+        if type(value) is int and value not in _SIGNED and key not in others:
             raise InvalidJson(f"{key} is out of range")
 
 
@@ -641,6 +658,7 @@ class _Topic(msgspec.Struct, kw_only=True):
     dead_letter: str | None = None
     leases_durable: bool = False
     subjects: list[str] | None = None
+    key: str | None = None
 
     @classmethod
     def read(cls, name: str, config: Mapping[str, Any]) -> Self:
@@ -671,10 +689,23 @@ class _Topic(msgspec.Struct, kw_only=True):
             raise BadRequest("topic config: dead_letter must be a topic name")
         if self.type == "queue" and self.dead_letter == name:
             raise BadRequest("topic config: dead_letter must differ from the queue itself")
+        if self.key is not None:
+            self._check_key(self.key)
+
+    def _check_key(self, key: str) -> None:
+        if self.type != "queue":
+            raise BadRequest("topic config: only a queue has a key")
+        try:
+            RecordKey.read(key)
+        except ValueError as error:
+            raise BadRequest(f"topic config: {error}") from error
 
     def metadata(self, before: Mapping[str, str], *, made_here: bool) -> dict[str, str]:
         """Return the stream's metadata with this topic's fields in it."""
-        kept = {k: v for k, v in before.items() if k.removeprefix("millstream.") not in _TOPIC_ONLY}
+        own = {KEY, *(f"millstream.{key}" for key in _TOPIC_ONLY)}
+        kept = {k: v for k, v in before.items() if k not in own}
+        if self.key is not None:
+            kept[KEY] = self.key
         if made_here:
             kept[_TYPE] = self.type
         kept = self._with_durability(kept)
@@ -711,3 +742,13 @@ def _check_type(name: str, topic: _Topic, existing: StreamConfig | None) -> None
     before = existing.metadata.get(_TYPE, "log")
     if before != topic.type:
         raise TypeChange(name, before, topic.type)
+
+
+_COMMON = ("retention", "discard", "storage", "compression", "persist_mode")
+
+
+def shared_words(config: StreamConfig) -> StreamConfig:
+    """Have a configuration share the words that many say, instead of keeping its own."""
+    for name in _COMMON:
+        msgspec.structs.force_setattr(config, name, sys.intern(getattr(config, name)))
+    return config

@@ -87,6 +87,11 @@ class Admission:
         if not config.allow_atomic:
             self._atomic.batches.clear()
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether no batch is open."""
+        return not len(self._atomic.batches) and not len(self._fast.batches)
+
     def close(self) -> None:
         """Forget the batches that are open."""
         self._atomic.batches.clear()
@@ -215,11 +220,16 @@ class Admission:
 
     def _is_plain(self, batch: Batch) -> bool:
         """Whether no message of the batch needs a look of its own."""
-        if self._looks_at_each or batch.any_oversized or self._room.server_is_full():
+        if self._looks_at_each or batch.any_oversized:
             return False
         if 0 < self._contents.config.max_msg_size < batch.size or batch.replies_end_with(FAST):
             return False
-        return not _has_demands(batch) and self._room.takes_whole(batch)
+        if batch.any_headers and _has_demands(batch):
+            return False
+        room = self._room  # most have no limit, and are not asked
+        if room.account.is_bounded or room.server_is_full is not None:
+            return room.takes_whole(batch)
+        return True
 
     def _publish_each(self, batch: Batch) -> None:
         """Look at each message; neighbours that are stored as they are make one run."""
@@ -396,8 +406,6 @@ def _may_refuse(config: StreamConfig) -> bool:
 
 
 def _has_demands(batch: Batch) -> bool:
-    if not batch.any_headers:
-        return False
     # One search over the buffer: a payload that looks like a header only costs time.
     buffer = batch.buffer
     return b"\nNats-" in buffer or b"\nMillstream-" in buffer or b"NATS/1.0 " in buffer

@@ -19,6 +19,8 @@ class Captor(Protocol):
 class Capture:
     """Registers one stream's subjects in the interest of its account, where there is one."""
 
+    __slots__ = ("_captor", "_handles", "_interest")
+
     def __init__(self, interest: "Interest | None", captor: Captor) -> None:
         self._interest = interest
         self._captor = captor

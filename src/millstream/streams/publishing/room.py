@@ -30,29 +30,33 @@ class StreamRoom:
     ) -> None:
         self._contents = contents
         self._writes = writes
-        self._account = account or unbounded()
-        self.server_is_full = server_is_full or _never
+        self.account = account or unbounded()
+        self.server_is_full = server_is_full  # None: it has no limit
 
     @property
     def is_bounded(self) -> bool:
         """Whether each message is to be weighed: the account has a limit, or the server is full."""
-        return self._account.is_bounded or self.server_is_full()
+        return self.account.is_bounded or self._is_server_full()
 
     def takes_whole(self, batch: Batch) -> bool:
-        """Whether the account has room for all of a batch; an entry is no smaller than a record."""
-        return not self._account.is_bounded or self._account.takes(
-            batch.size + _LARGER * len(batch)
-        )
+        """Whether there is room for all of a batch; an entry is no smaller than a record."""
+        if self._is_server_full():
+            return False
+        account = self.account
+        return not account.is_bounded or account.takes(batch.size + _LARGER * len(batch))
+
+    def _is_server_full(self) -> bool:
+        return self.server_is_full is not None and self.server_is_full()
 
     def check_server(self) -> None:
         """Raise when the server has no room for anything."""
-        if self.server_is_full():
+        if self._is_server_full():
             raise PublishRefused(503, 10023, "insufficient resources")
 
     def check_account(self, size: int, before: int = 0) -> None:
         """Refuse bytes that the account has no room for behind ``before`` that come first."""
         self.check_server()
-        if self._account.is_bounded and not self._account.takes(size, before):
+        if self.account.is_bounded and not self.account.takes(size, before):
             raise AccountLimit(400, 10002, "resource limits exceeded for account", "storage")
 
     def check_message(
@@ -116,8 +120,3 @@ class StreamRoom:
         why_not = retention.refusal(config, held, held_bytes, messages, size)
         if why_not is not None:
             raise StreamFull(why_not, config, log.state())
-
-
-def _never() -> bool:
-    """Hold any number."""
-    return False

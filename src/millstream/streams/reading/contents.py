@@ -47,7 +47,7 @@ class Contents:
         """Return one consistent look at the stream."""
         state = self.log.state()
         messages = max(0, state.count - self._going())
-        first = self._first_seq(state)
+        first = self._first_seq(state.first_seq)
         return StreamState(
             messages=messages,
             bytes=stored_size(self.config, state) - self._leaving_size(),
@@ -68,11 +68,15 @@ class Contents:
             return 0
         return size_of(self.config, *self.index.hidden.sizes())
 
-    def _first_seq(self, state: LogState) -> int:
-        """Return the oldest sequence that is not on its way out."""
-        if state.first_seq not in self.index.hidden.seqs:
-            return state.first_seq
-        return next(self.index.seqs(self._everything, state.first_seq, 1), state.last_seq + 1)
+    def bounds(self) -> tuple[int, int]:
+        """Return the first and the last sequence, as ``state`` does, in fewer steps."""
+        return self._first_seq(self.log.first_seq()), self.log.committed_seq
+
+    def _first_seq(self, first: int) -> int:
+        """Return the oldest sequence that is not on its way out; ``first`` is the log's."""
+        if first not in self.index.hidden.seqs:
+            return first
+        return next(self.index.seqs(self._everything, first, 1), self.log.committed_seq + 1)
 
     def _time_of_first(self, state: LogState, first: int) -> int:
         """Return when the oldest record was stored that is not on its way out."""
@@ -87,10 +91,10 @@ class Contents:
 
     def count_from(self, seq: int, chosen: Selection | None = None) -> int:
         """Return exactly how many live records from ``seq`` on are chosen."""
-        state = self.log.state()
+        first, last = self.log.first_seq(), self.log.committed_seq
         everything = (chosen is None or chosen.is_everything) and not self.index.hidden.seqs
-        if everything and state.count == state.last_seq - state.first_seq + 1:
-            return max(0, state.last_seq - max(seq, state.first_seq) + 1)
+        if everything and self.log.count == last - first + 1:
+            return max(0, last - max(seq, first) + 1)
         return self.index.count(chosen or self._everything, seq)
 
     def subject_counts(self, filters: Sequence[str] = ()) -> dict[bytes, int]:
@@ -105,8 +109,27 @@ class Contents:
         """Return the sequences between first and last that hold no record."""
         state = self.log.state()
         live = set(self.index.seqs(self._everything))
-        first = self._first_seq(state)  # what is on its way out below it is no hole
+        first = self._first_seq(state.first_seq)  # what is on its way out below it is no hole
         return [seq for seq in range(first, state.last_seq + 1) if seq not in live]
+
+
+def resting_state(config: StreamConfig, log: Log) -> StreamState:
+    """Return a look at a stream without a limit on bytes, from which nothing is on its way out."""
+    state = log.state()
+    return StreamState(
+        messages=state.count,
+        bytes=stored_size(config, state),
+        first_seq=state.first_seq,
+        last_seq=state.last_seq,
+        synced_seq=state.synced_seq,
+        first_ts_ns=state.first_ts_ns,
+        last_ts_ns=state.last_ts_ns,
+        num_deleted=max(state.last_seq - state.first_seq + 1 - state.count, 0),
+        evict_floor=state.evict_floor,
+        gaps=state.gaps,
+        floors=state.floors,
+        capped=None,
+    )
 
 
 def as_record(frames: "Frames", at: int) -> Record:

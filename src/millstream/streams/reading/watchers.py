@@ -1,7 +1,7 @@
 """Watchers: who looks again after each commit and removal of a stream."""
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 
 TURN = 64  # watchers that look in one turn of the loop
 FEW_SUBJECTS = 64  # of one commit; with more of them everybody looks
@@ -13,10 +13,12 @@ class Watchers:
     """Calls those whom a change may concern, in the order in which they came, in turns.
 
     Others get their turn of the loop between them, however many watch. What changes meanwhile
-    makes nobody look twice who has not looked yet.
+    makes nobody look twice who has not looked yet. ``are_filtered`` says whether some watch a part
+    of the records alone, so that subjects matter: every commit reads it.
     """
 
     def __init__(self) -> None:
+        self.are_filtered = False
         self._watchers: dict[object, Watcher] = {}
         self._filtered = _FilterTree()
         self._unfiltered: dict[object, None] = {}
@@ -28,9 +30,9 @@ class Watchers:
         return len(self._watchers)
 
     @property
-    def are_filtered(self) -> bool:
-        """Whether some watch a part of the records alone, so that subjects matter."""
-        return bool(self._filtered)
+    def are_there(self) -> bool:
+        """Whether anybody looks, or is about to."""
+        return bool(self._watchers or self._prompt or self._due)
 
     def add(self, on_change: Watcher, filters: tuple[str, ...] = ()) -> Callable[[], None]:
         """Call ``on_change`` from now on; returns the undo.
@@ -41,6 +43,7 @@ class Watchers:
         self._watchers[key] = on_change
         if filters:
             self._filtered.add(filters, key)
+            self.are_filtered = True
         else:
             self._unfiltered[key] = None
 
@@ -50,6 +53,7 @@ class Watchers:
             self._due.pop(key, None)
             if filters:
                 self._filtered.remove(filters, key)
+                self.are_filtered = bool(self._filtered)
             else:
                 del self._unfiltered[key]
 
@@ -65,7 +69,7 @@ class Watchers:
 
     def wake_for(self, subjects: Iterable[bytes]) -> None:
         """Let those look again who watch one of these subjects."""
-        if not self._filtered:
+        if not self.are_filtered:
             self._call(self._watchers)
             return
         concerned = dict(self._unfiltered)
@@ -76,11 +80,16 @@ class Watchers:
             concerned.update(dict.fromkeys(self._filtered.matching(subject)))
         self._call(concerned)
 
-    def _call(self, keys: Iterable[object]) -> None:
+    def _call(self, keys: Collection[object]) -> None:
         for on_change in self._prompt:
             on_change()
+        if not keys:
+            return
+        if not self._due and len(keys) <= TURN:
+            self._let_look(keys)
+            return
         self._due.update(dict.fromkeys(keys))
-        if self._due and not self._is_going_on:
+        if not self._is_going_on:
             self._turn()
 
     def _turn(self) -> None:
@@ -89,14 +98,16 @@ class Watchers:
         most = len(self._due) if loop is None else TURN
         self._is_going_on = False
         turn = [key for key, _ in zip(self._due, range(most), strict=False)]
-        watchers = [(key, self._watchers[key]) for key in turn]
         for key in turn:
             del self._due[key]
         if self._due and loop is not None:
             self._is_going_on = True
             loop.call_soon(self._turn)
+        self._let_look(turn)
+
+    def _let_look(self, keys: Iterable[object]) -> None:
         failed: Exception | None = None
-        for key, on_change in watchers:
+        for key, on_change in [(key, self._watchers[key]) for key in keys]:
             try:
                 if key in self._watchers:
                     on_change()

@@ -34,6 +34,9 @@ class Claims:
     def __init__(self) -> None:
         self._claims: dict[str, RecordClaim] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._claims)
+
     def put(self, holder: str, claim: RecordClaim) -> None:
         """Let a holder need records; a claim it had is replaced."""
         self._claims[holder] = claim

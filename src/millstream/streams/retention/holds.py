@@ -25,6 +25,9 @@ class Holds:
     def __init__(self) -> None:
         self._holds: dict[tuple[str, str], _Hold] = {}
 
+    def __bool__(self) -> bool:
+        return bool(self._holds)
+
     def put(self, holder: str, taken: int, seconds: float, now: float, reader: str = "") -> int:
         """Keep what is above ``taken`` for so many seconds; 0 lets go of everything.
 

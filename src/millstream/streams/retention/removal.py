@@ -13,7 +13,6 @@ from millstream.streams.retention.claims import Claims
 from millstream.streams.retention.departures import Departures, settle
 from millstream.streams.retention.holds import Holds
 from millstream.streams.retention.limits import LimitKeeper
-from millstream.streams.retention.recent_removals import RecentRemovals
 from millstream.streams.writing.writes import Writes
 
 
@@ -29,17 +28,19 @@ class Removal:
         clock: Clock,
         timers: Timers,
     ) -> None:
-        holds = Holds()
+        holds = self._holds = Holds()
         self.claims = claims
         self.departures = departures
+        self.recent = departures.recent  # what went lately: whether to count anew
         self.ageing = Ageing(contents, departures, holds, writes, clock, timers)
         self.limits = LimitKeeper(contents, departures, claims, holds, self.ageing.expiry, clock)
         self._contents = contents
 
     @property
-    def recent(self) -> RecentRemovals:
-        """Return what went lately: whether to count anew."""
-        return self.departures.recent
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way out, held or claimed, and nobody follows what goes."""
+        held = self.claims or self._holds
+        return not held and not self.departures.count() and not self.recent.has_listener
 
     def close(self) -> None:
         """Forget every deadline."""

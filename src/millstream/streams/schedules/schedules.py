@@ -8,7 +8,6 @@ import os
 from collections.abc import Mapping
 from datetime import UTC, datetime, tzinfo
 from typing import NamedTuple, Protocol
-from zoneinfo import ZoneInfo
 
 from millstream.errors import MillstreamError
 from millstream.streams.config import durations, extras
@@ -122,6 +121,8 @@ def _zone(values: Mapping[bytes, bytes]) -> tzinfo | None:
         return None
     if values[ZONE] == b"Local":
         return _zone_of_this_machine()
+    from zoneinfo import ZoneInfo  # few schedules name a zone
+
     try:
         return ZoneInfo(values[ZONE].decode())
     except (ValueError, OSError, KeyError):  # KeyError is how an unknown zone is told
@@ -130,6 +131,8 @@ def _zone(values: Mapping[bytes, bytes]) -> tzinfo | None:
 
 def _zone_of_this_machine() -> tzinfo:
     """Return the zone that ``TZ`` names, or else the system's; UTC where that is none."""
+    from zoneinfo import ZoneInfo
+
     name = os.environ.get("TZ")
     try:
         if name is not None:

@@ -1,159 +1,217 @@
-"""Deliveries: what a consumer of the origin brings to a mirror or source that names it.
+"""Deliveries: what a consumer of an origin brings to a mirror or source, near or far.
 
-Somebody made the consumer before. It is asked to begin behind what it has acks for, as any client
-could ask; what it then delivers is kept in line until the target has stored it, and its requests
-for flow control, which are its acks, are answered behind the records that they follow.
+The consumer is asked for over the origin's API, as any client could ask. What it then delivers is
+kept in line until the target has stored it, and its requests for flow control are answered behind
+the records that they follow. A delivery that is missing, or silence, has it asked for again from
+the last record on, so that a break of whatever lies between costs nothing but time.
 """
 
+import logging
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
 from millstream.delivery.timers import Timer, Timers
-from millstream.errors import MillstreamError
-from millstream.streams.sourcing.delivery_line import DeliveredRecord, DeliveryLine
+from millstream.streams.sourcing.delivery_line import DeliveryLine
+from millstream.streams.sourcing.origin import OriginFollower, OriginStart, Stored
+from millstream.streams.sourcing.origin_api import OriginApi
+from millstream.streams.sourcing.origin_consumers import (
+    AskAgain,
+    ConsumerRefusal,
+    Opened,
+    OriginConsumer,
+)
 
 if TYPE_CHECKING:
     from millstream.kernel._batch import Batch
-    from millstream.kernel._hub import Hub
-    from millstream.kernel._interest import Interest
 
-ASK_AFTER = 0.1  # the consumer may be about to come, at a start
-ASK_AGAIN_AFTER = 2.0
-SILENCE = 10.0  # heartbeats come every second
+log = logging.getLogger(__name__)
 
-
-class _Sink:
-    def __init__(self, deliver: "Callable[[Batch], None]") -> None:
-        self.deliver = deliver
+NOBODY_AFTER = 0.25  # nobody answers there now: a link may be about to come
+GAP_AFTER = 0.05
+LONGEST_WAIT = 5.0
+ANSWER_WITHIN = 5.0
+SILENCE = 2.5  # heartbeats come every second
+LOOK_EVERY = 0.5
+LARGEST_LINE = 64 << 20  # flow control keeps it far below
+_NO_RESPONDERS = b"NATS/1.0 503"
 
 
 class Deliveries:
-    """Follows one consumer of the origin, from ``follow`` to ``stop``."""
+    """Follows one consumer of an origin, from ``follow`` to ``stop``."""
 
-    def __init__(
-        self,
-        hub: "Hub",
-        interests: "Mapping[str, Interest]",
-        timers: Timers,
-        wire: dict[str, Any],
-        not_flow: MillstreamError,
-    ) -> None:
+    def __init__(self, api: OriginApi, timers: Timers, consumer: OriginConsumer) -> None:
         self.error: dict[str, Any] | None = None
-        self._hub = hub
-        self._interests = interests
+        self.line = DeliveryLine()
+        self.identity = ""
+        self._api = api
         self._timers = timers
-        self._name = wire["name"]
-        self._subject = wire["deliver_subject"].encode()
-        self._not_flow = not_flow
-        self._interest: Interest | None = None
-        self._stream = ""
-        self._on_records: Callable[[], None] = _nobody
-        self._line = DeliveryLine(wire["name"])
-        self._handles: list[int] = []
+        self._consumer = consumer
+        self._follower: OriginFollower | None = None
+        self._start = OriginStart()
+        self._is_other = False  # the origin is not the stream that it was
         self._timer: Timer | None = None
-
-    @property
-    def lag(self) -> int:
-        """Return how many records the consumer has left to deliver."""
-        return self._line.lag
+        self._opened: Opened | None = None
+        self._heard_at = 0.0
+        self._failures = 0
 
     # -- life --------------------------------------------------------------------------------
 
-    def follow(
-        self, account: str, stream: str, position: int, on_records: Callable[[], None]
-    ) -> None:
-        """Have everything from ``position`` on delivered by the consumer of this stream.
-
-        ``on_records`` is called when there are records to take.
-        """
-        self.stop()
-        self._interest, self._stream = self._interests[account], stream
-        self._on_records = on_records
-        self._line.begin_at(position)
-        self._later(ASK_AFTER)
+    def follow(self, start: OriginStart, follower: OriginFollower, after: float) -> None:
+        """Have everything from a place on delivered; the first question waits so long."""
+        self._follower = follower
+        self._start = start
+        self.line.last = start.seq - 1
+        self._later(after, self._ask)
 
     def stop(self) -> None:
         """Let go of the consumer, and of what was not taken yet."""
         self._let_go()
-        self._interest = None
-        self._line.clear()
+        self._follower = None
+        self.line.drop_unread()
 
     def _let_go(self) -> None:
-        for handle in self._handles:
-            if self._interest is not None:
-                self._interest.remove_sink(handle)
-        self._handles = []
+        """Hear no more of the consumer, and have it removed."""
+        self._api.hush()
         if self._timer is not None:
             self._timer.cancel()
+        opened, self._opened = self._opened, None
+        removal = self._consumer.removal(opened.name) if opened is not None else None
+        if removal is not None:
+            self._api.ask(removal.operation, b"", b"", b"")
 
-    def _later(self, seconds: float) -> None:
+    def _later(self, seconds: float, call: Callable[[], None]) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = self._timers.after(seconds, self._ask)
+        self._timer = self._timers.after(seconds, call)
+
+    # -- asking ------------------------------------------------------------------------------
 
     def _ask(self) -> None:
-        """Ask the consumer to begin behind what it has acks for."""
+        """Ask for a consumer behind the last record that came."""
         self._let_go()
-        if self._interest is None:
+        if self._follower is None:
             return
+        request = self._consumer.request(self._start)
         reply = f"_INBOX.{secrets.token_hex(11)}".encode()
-        self._handles = [self._interest.add_sink(reply, _Sink(self._answered))]
-        self._later(ASK_AGAIN_AFTER)
-        subject = f"$JS.API.CONSUMER.RESET.{self._stream}.{self._name}".encode()
-        self._hub.publish(self._interest, subject, reply, b"", b"")
-        self._hub.flush()
+        self._api.listen(reply, partial(self._answered, self._start))
+        if not self._api.ask(request.operation, reply, request.headers, request.body):
+            self._nobody()
+            return
+        why = f"no answer from {self._api.prefix} within {ANSWER_WITHIN:g} s"
+        self._later(ANSWER_WITHIN, partial(self._failed, 504, why))
 
-    def _answered(self, batch: "Batch") -> None:
-        answer = msgspec.json.decode(batch.message(0)[3])
-        self.error = answer.get("error")
-        if self.error is None and answer["config"].get("ack_policy") != "flow_control":
-            self.error = {
-                "code": self._not_flow.status,
-                "err_code": self._not_flow.err_code,
-                "description": str(self._not_flow),
-            }
-        if self.error is not None or self._interest is None:
-            return  # asked again after a while
-        self._line.begin_again()
-        self._handles.append(self._interest.add_sink(self._subject, _Sink(self._deliver)))
-        self._later(SILENCE)
+    def _nobody(self) -> None:
+        """Try again soon: nobody is there now, and asking costs nobody anything."""
+        self.error = _problem(503, f"nobody answers at {self._api.prefix}: is the link to it up?")
+        self._later(NOBODY_AFTER, self._ask)
+
+    def _failed(self, code: int, why: str) -> None:
+        self._refused(_problem(code, why))
+
+    def _refused(self, error: dict[str, Any]) -> None:
+        """Note why nothing comes, and ask again after a while."""
+        if self.error is None or self.error["description"] != error["description"]:
+            log.warning(
+                "origin api=%s does not deliver: %s", self._api.prefix, error["description"]
+            )
+        self.error = error
+        self._failures += 1
+        self._later(min(0.25 * 2**self._failures, LONGEST_WAIT), self._ask)
+
+    def _answered(self, start: OriginStart, batch: "Batch") -> None:
+        _, _, headers, payload, _ = batch.message(0)
+        if self._follower is None or self._opened is not None:
+            return
+        if headers.startswith(_NO_RESPONDERS):
+            self._nobody()
+            return
+        try:
+            answer = msgspec.json.decode(payload, type=dict[str, Any])
+            opened = self._consumer.read(start, headers, answer)
+        except AskAgain as again:
+            self._is_other |= again.start.seq < start.seq
+            self._start = again.start
+            self.line.last = again.start.seq - 1
+            self._later(0.0, self._ask)
+        except ConsumerRefusal as refusal:
+            self._refused(refusal.error)
+        except (msgspec.MsgspecError, KeyError, TypeError, ValueError, AttributeError):
+            self._failed(502, f"the answer from {self._api.prefix} is no consumer")
+        else:
+            self._open(start, opened)
+
+    def _open(self, start: OriginStart, opened: Opened) -> None:
+        """Listen to a consumer that is there now."""
+        assert self._follower is not None
+        self.error = None
+        if start.identity and opened.identity not in ("", start.identity):
+            why = f"the origin was made anew, and {start.seq - 1} was taken of the one before"
+            self.error = _problem(409, why)
+        is_same, self._is_other = not self._is_other, False
+        self._opened, self.identity = opened, opened.identity
+        self.line.begin_again(opened.name, opened.pending)
+        if self.line.is_empty:
+            self._follower.begun(max(start.seq, opened.next_seq), is_same=is_same)
+        self.line.last = max(self.line.last, opened.next_seq - 1)
+        self._start = OriginStart(self.line.last + 1, identity=self.identity)
+        self._note_heard()
+        self._api.listen(opened.deliver.encode(), self._deliver)
+        self._later(LOOK_EVERY, self._look)
 
     # -- what comes --------------------------------------------------------------------------
 
-    def _deliver(self, batch: "Batch") -> None:
-        for at in range(len(batch)):
-            subject, reply, headers, payload, _ = batch.message(at)
-            if headers.startswith(b"NATS/1.0 100"):
-                in_order = self._line.add_control(reply, headers)
-            else:
-                in_order = self._line.add_record(subject, reply, headers, payload)
-            if not in_order:
-                self._later(ASK_AGAIN_AFTER)
-                return
-        self._later(SILENCE)
-        self._answer_flow()
-        self._on_records()
+    def _note_heard(self) -> None:
+        self._heard_at = self._timers.clock.monotonic()
+        if self._follower is not None:
+            self._follower.heard()
 
-    def page(self, most: int) -> list[DeliveredRecord]:
-        """Return the next records, as frames would give them; they stay in line."""
-        return self._line.page(most)
+    def _look(self) -> None:
+        """See that the consumer is alive: it says so every second."""
+        if self._timers.clock.monotonic() - self._heard_at > SILENCE:
+            self.error = _problem(
+                504, f"nothing was heard from {self._api.prefix} for {SILENCE:g} s"
+            )
+            self._ask_from_here(0.0)
+            return
+        self._later(LOOK_EVERY, self._look)
+
+    def _ask_from_here(self, after: float) -> None:
+        self._start = OriginStart(self.line.last + 1, identity=self.identity)
+        self.line.drop_unread()
+        self._let_go()
+        self._later(after, self._ask)
+
+    def _deliver(self, batch: "Batch") -> None:
+        self._note_heard()
+        self.line.add(batch)
+        if self.line.size > LARGEST_LINE:
+            self._failures += 1
+            self._ask_from_here(LONGEST_WAIT)
+        elif self._follower is not None:
+            self._follower.pump()
+
+    def page(self, most: int) -> list[Stored]:
+        """Return the next records; they stay in line."""
+        records = self.line.page(most)
+        while not records and (flow := self.line.next_flow()) is not None:
+            told = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
+            headers = told % (flow.consumer_seq, flow.stream_seq)
+            self._api.send(flow.reply, b"", headers, b"")
+            records = self.line.page(most)
+        if self.line.is_broken and self._opened is not None:
+            self._failures += 1
+            self._ask_from_here(min(GAP_AFTER * 2**self._failures, LONGEST_WAIT))
+        return records
 
     def taken(self, last: int) -> None:
         """Let records up to ``last`` leave the line: the target has them."""
-        self._line.take(last)
-        self._answer_flow()
-
-    def _answer_flow(self) -> None:
-        """Answer requests for flow control that no record stands before: these are the acks."""
-        while self._interest is not None and (flow := self._line.next_flow()) is not None:
-            told = b"NATS/1.0\r\nNats-Last-Consumer: %d\r\nNats-Last-Stream: %d\r\n\r\n"
-            headers = told % (flow.consumer_seq, flow.stream_seq)
-            self._hub.publish(self._interest, flow.reply, b"", headers, b"")
-            self._hub.flush()
+        self._failures = 0
+        self.line.take(last)
 
 
-def _nobody() -> None:
-    """Nobody follows yet."""
+def _problem(code: int, why: str) -> dict[str, Any]:
+    return {"code": code, "err_code": 10029, "description": why}

@@ -7,16 +7,19 @@ from millstream.clock import Clock
 from millstream.delivery.timers import Timers
 from millstream.streams.config import source as sources
 from millstream.streams.config.source import Source
-from millstream.streams.sourcing.deliveries import Deliveries
 from millstream.streams.sourcing.mirroring import Mirroring
+from millstream.streams.sourcing.origin_consumers import (
+    NamedConsumer,
+    OriginConsumer,
+    OwnConsumer,
+)
+from millstream.streams.sourcing.origins import Origins, Requests, Whereabouts
 from millstream.streams.sourcing.source_positions import PositionControls, SourcePositions
 from millstream.streams.sourcing.sourcing import Sourcing
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable
 
-    from millstream.kernel._hub import Hub
-    from millstream.kernel._interest import Interest
     from millstream.streams.stream import Stream
 
 
@@ -26,47 +29,53 @@ class Feeds:
     def __init__(
         self,
         store: PositionControls,
-        find: "Callable[[str, Source], Stream | None]",
+        find: "Callable[[str, Source], Whereabouts]",
         clock: Clock,
         timers: Timers,
-        hub: "Hub | None",
-        interests: "Mapping[str, Interest]",
+        requests: Requests | None,
+        domain: str = "",
     ) -> None:
+        """``requests`` reaches the APIs of others, ``domain`` is who we are there."""
         self.positions = SourcePositions(store)
         self._find = find
         self._clock = clock
         self._timers = timers
-        self._hub = hub
-        self._interests = interests
+        self._requests = requests
+        self._domain = domain
         self._fed: dict[int, Stream] = {}  # streams with sources or an origin
 
     def connect(self, stream: "Stream") -> None:
         """Let a stream be fed by the sources or the origin that its configuration names."""
-        find, clock, timers = partial(self._find, stream.account), self._clock, self._timers
-        config = stream.config
+        config, clock, timers = stream.config, self._clock, self._timers
         if config.mirror is not None or config.sources:
             self._fed[stream.incarnation] = stream
         else:
             self._fed.pop(stream.incarnation, None)
         if config.mirror is not None:
-            origin = Source.read(config.mirror)
-            consumer = self._deliveries(origin, mirrors=True)
-            stream.feed_by([Mirroring(stream, origin, find, clock, timers, consumer)])
+            source = Source.read(config.mirror)
+            origins = self._origins(stream, source, mirrors=True)
+            stream.feed_by([Mirroring(stream, source, origins, clock, timers)])
             return
-        named = ((one := Source.read(wire), self._deliveries(one)) for wire in config.sources)
+        named = [Source.read(wire) for wire in config.sources]
         stream.feed_by(
             [
-                Sourcing(stream, one, find, clock, timers, self.positions, consumer)
-                for one, consumer in named
+                Sourcing(stream, one, self._origins(stream, one), clock, timers, self.positions)
+                for one in named
             ]
         )
 
-    def _deliveries(self, source: Source, *, mirrors: bool = False) -> Deliveries | None:
-        """Return the way in through a consumer of the origin, where a source names one."""
-        if source.consumer is None or self._hub is None:
-            return None
-        refused = sources.needs_flow_acks(mirrors=mirrors)
-        return Deliveries(self._hub, self._interests, self._timers, source.consumer, refused)
+    def _origins(self, stream: "Stream", source: Source, *, mirrors: bool = False) -> Origins:
+        holder = stream.account, stream.name
+        find = partial(self._find, stream.account, source)
+        consumer = partial(self._consumer, stream, source, mirrors=mirrors)
+        return Origins(source, holder, find, self._requests, consumer)
+
+    def _consumer(self, stream: "Stream", source: Source, *, mirrors: bool) -> OriginConsumer:
+        """Return the consumer that brings records: the one that is named, or one for this."""
+        if source.consumer is not None:
+            return NamedConsumer(source, sources.needs_flow_acks(mirrors=mirrors))
+        target = stream.name, stream.account, self._domain
+        return OwnConsumer(source, target, mirrors=mirrors)
 
     def refresh(self) -> None:
         """Let sources and mirrors notice that a stream or a way to one came or went."""

@@ -1,7 +1,7 @@
 """Intake: one origin that a stream follows page by page, as long as both exist."""
 
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,10 +12,10 @@ from millstream.streams.config.source import Source
 from millstream.streams.sourcing.adoption import Adoption
 from millstream.streams.sourcing.incoming import Incoming
 from millstream.streams.sourcing.last_heard import LastHeard
-from millstream.streams.sourcing.origin import Origin, Stored
+from millstream.streams.sourcing.origin import Origin, OriginStart, Stored
+from millstream.streams.sourcing.origins import Origins
 
 if TYPE_CHECKING:
-    from millstream.streams.sourcing.deliveries import Deliveries
     from millstream.streams.stream import Stream
 
 log = logging.getLogger(__name__)
@@ -28,22 +28,14 @@ class Intake:
     """Brings the records of ``source`` into ``target``; what differs is how they are stored."""
 
     def __init__(
-        self,
-        target: "Stream",
-        source: Source,
-        find: Callable[[Source], "Stream | None"],
-        clock: Clock,
-        timers: Timers,
-        deliveries: "Deliveries | None" = None,
+        self, target: "Stream", source: Source, origins: Origins, clock: Clock, timers: Timers
     ) -> None:
         self.source = source
-        self._deliveries = deliveries  # of the origin's consumer, where the source names one
         self._target = target
-        self._find = find
+        self._origins = origins
         self._heard = LastHeard(clock)
         self._timers = timers
         self._transforms = source.transforms()
-        self._holder = f"\0source\0{target.account}\0{target.name}\0" + "\0".join(source.identity)
         self._origin: Origin | None = None
         self._timer: Timer | None = None
         self._position = 1
@@ -54,38 +46,41 @@ class Intake:
 
     # -- what a kind of intake decides -------------------------------------------------------
 
-    def _resume(self, origin: "Stream") -> int:
-        """Return the origin's sequence to go on at."""
+    def _start(self) -> OriginStart:
+        """Return where to go on in the origin."""
         raise NotImplementedError
 
-    def _packed(self, records: Iterable[Stored], origin: "Stream") -> Incoming:
+    def _packed(self, records: Iterable[Stored], origin: Origin) -> Incoming:
         """Return a page as the target is to store it."""
         raise NotImplementedError
 
-    def _stored(self, origin: "Stream", last: int) -> None:
+    def _stored(self, origin: Origin, last: int) -> None:
         """Take note that everything up to the origin's ``last`` is in the target."""
 
     # -- life --------------------------------------------------------------------------------
 
     def refresh(self) -> None:
         """Follow the origin: it may have come, gone or been created anew."""
-        stream = self._find(self.source) if not self._is_stopped else None
-        if self._is_stopped or self._follows(stream):
+        if self._is_stopped or not self._origins.changed():
             return
         self._let_go()
-        if stream is None:
-            return
-        self._origin = origin = Origin(stream, self.source, self._holder)
-        self._position = self._resume(stream)
-        self._heard.note()
-        if self._deliveries is not None:
-            self._deliveries.follow(stream.account, stream.name, self._position, self.pump)
-            return
-        origin.claim(self._position, self.pump)
-        self.pump()
+        self._origin = origin = self._origins.open()
+        if origin is not None:
+            origin.begin(self._start(), self)
 
-    def _follows(self, stream: "Stream | None") -> bool:
-        return stream is (self._origin.stream if self._origin is not None else None)
+    def begun(self, seq: int, *, is_same: bool) -> None:
+        """Go on at a sequence of the origin, which may be another stream than it was."""
+        self._position = seq
+        if not is_same:
+            self._taken = 0
+        self.heard()
+
+    def heard(self) -> None:
+        """Note that the origin is alive; one in this server is as long as it is followed."""
+        if self._origin is None or self._origin.is_near:
+            self._heard.note()
+        else:
+            self._heard.note_once()
 
     def stop(self) -> None:
         """Take nothing in any more."""
@@ -94,8 +89,6 @@ class Intake:
 
     def _let_go(self) -> None:
         origin, self._origin = self._origin, None
-        if self._deliveries is not None:
-            self._deliveries.stop()
         if self._timer is not None:
             self._timer.cancel()
         if origin is not None:
@@ -113,7 +106,7 @@ class Intake:
         one_by_one = self._target.config.discard == "new" or self._position <= self._careful_until
         most = 1 if one_by_one else PAGE_RECORDS
         try:
-            records = self._page(origin, most)
+            records = origin.page(self._position, most)
         except NotHere as missing:
             self._is_busy = True
             missing.wait(partial(self._on_taken_in, origin, []))
@@ -122,13 +115,8 @@ class Intake:
             return
         self._is_busy = True
         seqs = [record[0] for record in records]
-        coming = self._packed(records, origin.stream)
+        coming = self._packed(records, origin)
         Adoption(self._target).take_in(coming, partial(self._on_taken_in, origin, seqs))
-
-    def _page(self, origin: "Origin", most: int) -> list[Stored]:
-        if self._deliveries is not None:
-            return self._deliveries.page(most)
-        return origin.page(self._position, most)
 
     def _rewritten(self, subject: bytes) -> bytes:
         text = subject.decode("utf-8", "surrogateescape")
@@ -137,9 +125,7 @@ class Intake:
                 return transform.apply(text).encode("utf-8", "surrogateescape")
         return subject
 
-    def _on_taken_in(
-        self, origin: "Origin", seqs: list[int], error: MillstreamError | None
-    ) -> None:
+    def _on_taken_in(self, origin: Origin, seqs: list[int], error: MillstreamError | None) -> None:
         self._is_busy = False
         if self._is_stopped or origin is not self._origin:
             return
@@ -160,22 +146,23 @@ class Intake:
             self.pump()
             return
         self._position = seqs[-1] + 1
-        self._heard.note()
-        self._stored(origin.stream, seqs[-1])
-        if self._deliveries is not None:
-            self._deliveries.taken(seqs[-1])
-        else:
-            origin.release(seqs)
+        if origin.is_near:
+            self._heard.note()
+        self._stored(origin, seqs[-1])
+        origin.taken(seqs)
         self._timer = self._timers.after(0.0, self.pump)  # not at once: the stack stays flat
 
     # -- looks -------------------------------------------------------------------------------
 
-    def _lag(self) -> int:
-        if self._origin is None:
-            return 0
-        if self._deliveries is not None:
-            return self._deliveries.lag
-        return self._origin.count_from(self._position)
+    @property
+    def taken(self) -> int:
+        """The origin's newest sequence that is here."""
+        return self._position - 1 if self._origin is not None else self._taken
+
+    @property
+    def draws(self) -> bool:
+        """Whether it follows a stream of this server by itself, through no consumer."""
+        return self._origin is not None and self._origin.is_near and self.source.consumer is None
 
     def info(self) -> dict[str, Any]:
         """Return the origin as StreamInfo shows it."""
@@ -183,7 +170,7 @@ class Intake:
         shown: dict[str, Any] = {"name": source.name}
         if source.external is not None:
             shown["external"] = source.external.shown()
-        shown["lag"] = self._lag()
+        shown["lag"] = self._origin.left(self._position) if self._origin is not None else 0
         if self._taken:
             shown["seq"] = self._taken
         shown["active"] = self._heard.ago_ns()
@@ -194,8 +181,8 @@ class Intake:
                 "err_code": missing.err_code,
                 "description": "stream not found",
             }
-        if self._deliveries is not None and self._deliveries.error is not None:
-            shown["error"] = self._deliveries.error
+        if self._origin is not None and self._origin.error is not None:
+            shown["error"] = self._origin.error
         if source.filter_subject:
             shown["filter_subject"] = source.filter_subject
         if source.subject_transforms:

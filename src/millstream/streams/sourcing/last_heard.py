@@ -18,6 +18,11 @@ class LastHeard:
         self._at_ns = self._clock.time_ns()
         self._is_followed = True
 
+    def note_once(self) -> None:
+        """Take note that it was heard of now, which says nothing of what comes."""
+        self._at_ns = self._clock.time_ns()
+        self._is_followed = False
+
     def end(self) -> None:
         """Hear no more of it."""
         self._at_ns = self._when_ns()

@@ -5,40 +5,31 @@ mirror's filter leaves out, is a hole; what the origin removes later stays here.
 """
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
 
 from millstream.errors import MillstreamError
 from millstream.streams.config import source as sources
-from millstream.streams.config.times import time_ns
 from millstream.streams.sourcing.incoming import Incoming
 from millstream.streams.sourcing.intake import Intake, log
-from millstream.streams.sourcing.origin import Stored
-
-if TYPE_CHECKING:
-    from millstream.streams.stream import Stream
+from millstream.streams.sourcing.origin import Origin, OriginStart, Stored
 
 
 class Mirroring(Intake):
     """Takes the records of an origin into a mirror as they are there."""
 
-    def _resume(self, origin: "Stream") -> int:
+    def _start(self) -> OriginStart:
         last = self._target.writes.last_seq()
-        start = last + 1 if last else self._first(origin)
-        oldest = origin.log.state().first_seq
-        if start < oldest or not last:
-            # The mirror begins or goes on where its origin does, even before a record comes.
-            start = max(start, oldest)
-            self._target.log.skip_to(start, _skipped)
-        return start
+        if last:
+            return OriginStart(last + 1)
+        return OriginStart(self.source.opt_start_seq or 1, self.source.opt_start_time)
 
-    def _first(self, origin: "Stream") -> int:
-        if self.source.opt_start_seq:
-            return self.source.opt_start_seq
-        if self.source.opt_start_time:
-            return origin.log.seek_time(time_ns(self.source.opt_start_time))
-        return 1
+    def begun(self, seq: int, *, is_same: bool) -> None:
+        """Begin or go on where the origin does, even before a record comes."""
+        last = self._target.writes.last_seq()
+        if seq > last + 1 or not last:
+            self._target.log.skip_to(seq, _skipped)
+        super().begun(seq, is_same=is_same)
 
-    def _packed(self, records: Iterable[Stored], origin: "Stream") -> Incoming:
+    def _packed(self, records: Iterable[Stored], origin: Origin) -> Incoming:
         coming = Incoming(seqs=[])
         assert coming.seqs is not None
         for seq, ts_ns, subject, payload, headers, tag, node, meta in records:

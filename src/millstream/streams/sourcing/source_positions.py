@@ -5,7 +5,7 @@ that this only counts once the newest record of a source is gone.
 """
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from typing import NamedTuple, Protocol
 
 import msgspec
@@ -75,12 +75,13 @@ class SourcePositions:
             position = SourcePosition(entry.at, entry.seq, entry.origin)
             self._known.setdefault(entry.target, {})[entry.identity] = position
 
-    def section(self, targets: Iterable[int]) -> list[msgspec.Raw]:
+    def section(self, targets: Container[int]) -> list[msgspec.Raw]:
         """Return the positions of these streams for a snapshot."""
         return [
             msgspec.Raw(msgspec.json.encode(_PositionEntry(target, identity, *position)))
-            for target in targets
-            for identity, position in self._known.get(target, {}).items()
+            for target, positions in self._known.items()
+            if target in targets
+            for identity, position in positions.items()
         ]
 
 

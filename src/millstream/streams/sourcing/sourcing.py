@@ -5,7 +5,7 @@ are committed together. The position is written down as well, behind the record:
 the record is gone.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from millstream.clock import Clock
@@ -13,14 +13,14 @@ from millstream.delivery.timers import Timers
 from millstream.errors import NotHere
 from millstream.streams.config import source as sources
 from millstream.streams.config.source import Source
-from millstream.streams.config.times import time_ns
 from millstream.streams.sourcing.incoming import Incoming
 from millstream.streams.sourcing.intake import Intake
-from millstream.streams.sourcing.origin import PAGE_BYTES, Stored
+from millstream.streams.sourcing.near_origin import PAGE_BYTES
+from millstream.streams.sourcing.origin import Origin, OriginStart, Stored
+from millstream.streams.sourcing.origins import Origins
 from millstream.streams.sourcing.source_positions import SourcePosition, SourcePositions
 
 if TYPE_CHECKING:
-    from millstream.streams.sourcing.deliveries import Deliveries
     from millstream.streams.stream import Stream
 
 SCAN_RECORDS = 4096
@@ -33,32 +33,27 @@ class Sourcing(Intake):
         self,
         target: "Stream",
         source: Source,
-        find: Callable[[Source], "Stream | None"],
+        origins: Origins,
         clock: Clock,
         timers: Timers,
         positions: SourcePositions,
-        deliveries: "Deliveries | None" = None,
     ) -> None:
-        super().__init__(target, source, find, clock, timers, deliveries)
+        super().__init__(target, source, origins, clock, timers)
         self._positions = positions
 
-    def _resume(self, origin: "Stream") -> int:
+    def _start(self) -> OriginStart:
         known = self._positions.get(self._target.incarnation, self.source.identity)
         found = _newest(self._target, self.source.identity, known)
-        if found is not None and sources.is_same(found.origin, origin):
-            self._taken = found.seq
-            return found.seq + 1
-        if found is None and self.source.opt_start_seq:
-            return self.source.opt_start_seq
-        if found is None and self.source.opt_start_time:
-            return origin.log.seek_time(time_ns(self.source.opt_start_time))
-        return 1
+        if found is None:
+            return OriginStart(self.source.opt_start_seq or 1, self.source.opt_start_time)
+        self._taken = found.seq
+        return OriginStart(found.seq + 1, identity=found.origin)
 
-    def _packed(self, records: Iterable[Stored], origin: "Stream") -> Incoming:
+    def _packed(self, records: Iterable[Stored], origin: Origin) -> Incoming:
         coming, (name, taken, made) = Incoming(), self.source.identity
-        which = sources.identity_of(origin)
+        which = f" {origin.identity}".encode() if origin.identity else b""
         for seq, _, subject, payload, headers, tag, node, meta in records:
-            place = f"{name} {seq} {taken} {made} ".encode() + subject + b" " + which.encode()
+            place = f"{name} {seq} {taken} {made} ".encode() + subject + which
             coming.demand(headers)
             coming.batch.add(
                 self._rewritten(subject), b"", sources.marked(headers, place), payload,
@@ -66,12 +61,12 @@ class Sourcing(Intake):
             )  # fmt: skip
         return coming
 
-    def _stored(self, origin: "Stream", last: int) -> None:
+    def _stored(self, origin: Origin, last: int) -> None:
         self._taken = last
         self._positions.note(
             self._target.incarnation,
             self.source.identity,
-            SourcePosition(self._target.log.committed_seq, last, sources.identity_of(origin)),
+            SourcePosition(self._target.log.committed_seq, last, origin.identity),
         )
 
 

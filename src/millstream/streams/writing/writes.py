@@ -74,6 +74,17 @@ class Writes:
         self._copies.republish = Republish.of(config.name, config.republish)
 
     @property
+    def is_idle(self) -> bool:
+        """Whether nothing is on its way, and nothing known that the records do not say."""
+        self.window.expire(self.now_ns())
+        waits = self.inflight or self.backlog.size or self.backlog.is_full
+        return not waits and not len(self.window) and not self.newest_msg_id
+
+    def now_ns(self) -> int:
+        """Return the time that records get now."""
+        return self._clock.time_ns()
+
+    @property
     def staged(self) -> int:
         """Return how many records wait for their commit."""
         return sum(run.count for run in self.inflight)

@@ -14,7 +14,7 @@ from millstream.http.response import Response, json_response
 from millstream.streams.config.data_size import data_bytes
 from millstream.topics import bodies
 from millstream.topics.context import Topics
-from millstream.topics.directory import check_capture, check_name, may_see, topic_of
+from millstream.topics.directory import check_capture, check_letters, check_name, may_see, topic_of
 from millstream.topics.errors import TopicNotEmpty
 from millstream.topics.page.current_state import current_state
 from millstream.topics.page.performance import Stopwatch
@@ -36,8 +36,7 @@ async def put_topic(request: Request, topics: Topics) -> Response:
     name = topic_of(request)
     check_name(name, request.caller)
     note_topic_config(request, wish)
-    if isinstance(wish.get("dead_letter"), str):  # jobs must not go where the key may not
-        check_name(wish["dead_letter"], request.caller)
+    check_letters(wish, name, request.caller, topics.directory)
     stream, created = await _create_or_update(topics, request, name, wish)
     await next_turn(len(request.body))
     answer = {

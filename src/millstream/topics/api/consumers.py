@@ -8,14 +8,14 @@ import msgspec
 from millstream.client.jetstream.consumer_state import why_of
 from millstream.consumers.config import ConsumerConfig
 from millstream.consumers.readers import MARK
-from millstream.errors import BadRequest
-from millstream.http.request import Request
+from millstream.errors import BadRequest, Forbidden
+from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
 from millstream.streams.config.times import rfc3339, time_ns
 from millstream.topics import bodies
 from millstream.topics.api.config import cursor, make_cursor, page_size
 from millstream.topics.context import Topics
-from millstream.topics.directory import topic_of
+from millstream.topics.directory import check_name, topic_of
 
 if TYPE_CHECKING:
     from millstream.consumers.consumer import Consumer
@@ -93,6 +93,12 @@ class ConsumerCalls:
             config = ConsumerConfig.from_request(asked, stream.config)
         except (msgspec.ValidationError, TypeError, AttributeError) as error:
             raise BadRequest(f"this is no configuration of a consumer: {error}") from None
+        _check_deliver(config.deliver_subject, request.caller)
+        if config.dead_letter:  # records must not go where the caller may not, nor unread ones
+            check_name(config.dead_letter, request.caller)
+            writer = request.caller.asking_for("write", config.dead_letter)
+            check_name(config.dead_letter, writer)
+            check_name(stream.name, request.caller.asking_for("read", stream.name))
         consumer, _ = await self._registry.create(stream, config)
         return json_response(self.shown(consumer), 200 if known else 201)
 
@@ -148,6 +154,14 @@ class ConsumerCalls:
         if reader is not None:
             info["reader"] = reader
         return info
+
+
+def _check_deliver(subject: str, caller: Caller) -> None:
+    """Refuse to deliver where the caller may not publish: a consumer speaks for who made it."""
+    if subject and not caller.may_publish(subject):
+        raise Forbidden(
+            f"this credential may not have records delivered to {subject}", {"subject": subject}
+        )
 
 
 def _place(consumer: "Consumer") -> str:

@@ -59,12 +59,15 @@ class FlowCalls:
                 edge = {"kind": kind, "from": info["name"], "to": stream.name}
                 edge |= {"lag": info.get("lag", 0), "outside": outside}
                 found.append(edge)
-        letters = None
+        letters = ""
         if is_queue(stream.config):
-            letters = stream.config.to_topic()["dead_letter"]
-        if letters and request.caller.may_touch(letters):
-            found.append({"kind": "dead letters", "from": stream.name, "to": letters})
-        return found
+            letters = stream.config.to_topic()["dead_letter"] or ""
+        named = {each.config.dead_letter for each in self._registry.by_name(stream).values()}
+        return found + [
+            {"kind": "dead letters", "from": stream.name, "to": to}
+            for to in sorted({letters, *named} - {""})
+            if request.caller.may_touch(to)
+        ]
 
     async def pipelines(self, request: Request) -> Response:
         """Return who reads topics in batches, as Spark does, and who writes them so."""

@@ -22,6 +22,11 @@ async def ready(request: Request, topics: Topics) -> Response:
     return not_ready({"replay_progress": topics.replay_progress})
 
 
+def not_owner(why: str) -> Response:
+    """Return what a member of a fleet answers while another one serves."""
+    return Response(503, error_body("not_owner", why), headers=((b"Retry-After", b"1"),))
+
+
 def not_ready(detail: dict[str, object] | None) -> Response:
     """Return what is answered while the log is being replayed."""
     body = error_body("not_ready", "the log is being replayed", detail)

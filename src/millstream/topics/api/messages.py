@@ -11,6 +11,7 @@ import msgspec
 from millstream.errors import BadRequest, Forbidden, MillstreamError
 from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
+from millstream.streams.schedules.schedules import SOURCE, TARGET
 from millstream.subjects.subject import has_wildcard, is_pattern
 from millstream.topics import bodies
 from millstream.topics.limits.slots import Slots
@@ -124,6 +125,7 @@ class MessageCalls:
             )
         if body.reply and not (is_pattern(body.reply) and caller.may_publish(body.reply)):
             raise Forbidden("this credential may not have answers sent there")
+        _check_schedule(body.headers or {}, caller)
         payload = _payload(body)
         if len(payload) > self._max_payload:
             raise BadRequest(f"a message holds at most {self._max_payload} bytes (max_payload)")
@@ -156,6 +158,15 @@ class MessageCalls:
         if not replies.messages:
             raise NoAnswerInTime(f"nobody answered on {body.subject} within {wait_ms} ms")
         return replies.messages
+
+
+def _check_schedule(headers: "Mapping[str, str | list[str]]", caller: Caller) -> None:
+    """Refuse a schedule that would publish, or show, what the caller may not."""
+    for name, judge in ((TARGET, caller.may_publish), (SOURCE, caller.may_capture)):
+        value = headers.get(name.decode(), ())
+        for subject in [value] if isinstance(value, str) else value:
+            if not judge(subject):
+                raise Forbidden(f"this credential may not use {subject} in a schedule")
 
 
 def _payload(body: bodies.MessageBody) -> bytes:

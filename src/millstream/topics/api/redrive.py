@@ -1,6 +1,5 @@
 """Dead letters sent back: ``POST /v0/topics/{topic}/redrive``."""
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -11,7 +10,7 @@ from millstream.errors import BadRequest, RecordNotFound
 from millstream.http.request import Caller, Request
 from millstream.http.response import Response, json_response
 from millstream.message import Record
-from millstream.queues.redrive import NO_RECORD, Redrive, Redriven, RedriveRequest
+from millstream.queues.redrive import NO_RECORD, Find, Redrive, Redriven, RedriveRequest
 from millstream.queues.settings import is_queue
 from millstream.streams.reading.cold_reads import once_here
 from millstream.topics import bodies
@@ -27,8 +26,6 @@ if TYPE_CHECKING:
 MOST = 1000
 MOST_BYTES = 8 * 1024 * 1024
 MOST_LOOKED_AT = 10_000  # letters, in one call
-
-Find = Callable[[str], "Stream | None"]
 
 
 class RedriveBody(msgspec.Struct, rename={"origin": "from"}):
@@ -116,17 +113,24 @@ class Redrives:
         check_scope(judged, "write")
         check_name(name, judged)
         stream = topics.directory.find(name, judged)
-        if not is_queue(stream.config):
+        if not is_queue(stream.config) and not stream.config.subjects:
             raise NotAQueue(name)
         return stream
 
-    def _home(self, name: str, caller: Caller, topics: Topics) -> "Stream | None":
-        """Return the queue that a letter names; a foreign or missing one only skips the letter."""
+    def _home(
+        self, name: str, of_consumer: bool, caller: Caller, topics: Topics
+    ) -> "Stream | None":
+        """Return where a letter goes: to a queue, or to the stream whose consumer gave it up.
+
+        A foreign or missing one only skips the letter.
+        """
         judged = caller.asking_for("write", name)
         if not judged.may_touch(name):
             return None
         stream = topics.directory.find_or_none(name, judged)
-        return stream if stream is not None and is_queue(stream.config) else None
+        if stream is None or not (of_consumer or is_queue(stream.config) or stream.config.subjects):
+            return None
+        return stream
 
 
 def _letters(stream: "Stream", seqs: list[int]) -> tuple[list[Record], list[int]]:

@@ -9,15 +9,16 @@ export async function show(view) {
   const picture = h("section", { class: "card" }), list = h("section", { class: "card flush" });
   clear(view.root, head("Flow", "How records move between streams, and to other servers."), picture, list);
   let edges = [], before = new Map(), members = [];
+  const paced = (edge, now) => {  // with how many records a second it has moved since the last look
+    const key = `${edge.kind} ${edge.name || ""} ${edge.from} ${edge.to}`, known = before.get(key);
+    if (edge.total === undefined) return { ...edge, key };
+    before.set(key, { total: edge.total, at: now });
+    return { ...edge, key, rate: known ? Math.max(0, edge.total - known.total) / ((now - known.at) / 1000) : 0 };
+  };
   const look = async () => {
-    const said = await api.get("/v0/flow"), now = performance.now();
-    edges = said.edges.map(edge => {
-      const key = `${edge.kind} ${edge.name || ""} ${edge.from} ${edge.to}`, known = before.get(key);
-      const rate = edge.total === undefined ? undefined : known ? Math.max(0, edge.total - known.total) / ((now - known.at) / 1000) : 0;
-      if (edge.total !== undefined) before.set(key, { total: edge.total, at: now });
-      return { ...edge, key, rate };
-    });
-    if (api.me.whole_server) members = await others();
+    const said = await api.get("/v0/flow"), links = api.me.whole_server ? await others() : [], now = performance.now();
+    edges = said.edges.map(edge => paced(edge, now));
+    members = links.map(edge => paced(edge, now));
     if (!view.left) draw();
   };
   const draw = () => {
@@ -40,8 +41,9 @@ const name = (stream, outside) => outside ? stream : feed.streams.has(stream) ? 
 async function others() {
   const [routes, leafs, gates] = await Promise.all(["/routez", "/leafz", "/gatewayz"].map(path => api.get(path).catch(() => ({}))));
   const found = [];
-  for (const each of routes.routes || []) found.push({ kind: "member", from: "this server", to: each.remote_name || each.remote_id || each.ip, total: each.out_msgs, rate: 0 });
-  for (const each of leafs.leafs || []) found.push({ kind: "link", from: "this server", to: each.name || each.account || each.ip, total: each.out_msgs, rate: 0 });
+  const both = (kind, there, each) => found.push({ kind, from: "this server", to: there, total: each.out_msgs }, { kind, from: there, to: "this server", total: each.in_msgs });
+  for (const each of routes.routes || []) both("member", each.remote_name || each.remote_id || each.ip, each);
+  for (const each of leafs.leafs || []) both("link", each.name || each.account || each.ip, each);
   for (const far of Object.keys(gates.outbound_gateways || {})) found.push({ kind: "gateway", from: "this server", to: far, rate: 0 });
   return found;
 }

@@ -2,6 +2,8 @@
 
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from millstream.consumers.outlet import Outlet
 from millstream.nats.jetstream.asker import ASKER
 from millstream.nats.jetstream.serving.shared_parts import SharedParts
@@ -10,6 +12,7 @@ if TYPE_CHECKING:
     from millstream.kernel._interest import Interest
 
 AUDIT = "$JS.EVENT.ADVISORY.API"
+_RECORDS = b"$JS.API.STREAM.MSG.GET."
 
 
 class Advisories:
@@ -68,6 +71,8 @@ class Advisories:
         """Publish a request with its answer, if anybody listens for that."""
         if not self._outlet.is_heard(AUDIT.encode()):  # nobody needs to know who asked
             return
+        if subject.startswith(_RECORDS):
+            answer = _without_record(answer)
         self._outlet.event(
             AUDIT,
             "advisory.v1.api_audit",
@@ -86,3 +91,12 @@ class Advisories:
     def _domain_field(self) -> dict[str, Any]:
         domain = self._parts.terms.domain
         return {"domain": domain} if domain else {}
+
+
+def _without_record(answer: bytes) -> bytes:
+    """Return an answer without what was stored: who hears of a request may not read the record."""
+    told = msgspec.json.decode(answer)
+    if "message" in told:
+        kept = {key: told["message"].get(key) for key in ("subject", "seq", "time")}
+        told["message"] = kept
+    return msgspec.json.encode(told)

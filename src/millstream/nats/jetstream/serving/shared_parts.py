@@ -11,6 +11,7 @@ from millstream.consumers.registry import Registry
 from millstream.delivery.timers import Timers
 from millstream.nats.jetstream.asker import Clients, UnguardedClients
 from millstream.nats.jetstream.server_limits import ServerLimits
+from millstream.store.checkpoints import Section
 from millstream.store.store import Store
 from millstream.streams import catalog as catalog_module
 from millstream.streams.catalog import Catalog
@@ -58,7 +59,7 @@ class SharedParts(msgspec.Struct, frozen=True):
         self.consumers.replay(found.sections.get(registry.SECTION), found.controls)
         self.catalog.capture()
 
-    def sections(self) -> dict[str, bytes]:
+    def sections(self) -> dict[str, Section]:
         """Return what the store's snapshots keep of streams and consumers."""
         return {
             catalog_module.SECTION: self.catalog.section(),

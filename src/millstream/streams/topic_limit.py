@@ -1,7 +1,7 @@
 """TopicLimit: how many topics an account may have, those that are just being made included."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -10,13 +10,15 @@ from millstream.errors import Throttled
 if TYPE_CHECKING:
     from millstream.streams.catalog import Catalog
 
+MOST_TOPICS = 100_000
+
 
 class TopicLimit:
     """Names are reserved before their topics are made, so that no race goes above the cap."""
 
-    def __init__(self, catalog: "Catalog", most: Callable[[], int]) -> None:
+    def __init__(self, catalog: "Catalog", most: int = MOST_TOPICS) -> None:
         self._catalog = catalog
-        self._most = most
+        self.most = most  # 0: as many as there are
         self._reserved: Counter[tuple[str, str]] = Counter()
 
     @contextmanager
@@ -32,7 +34,7 @@ class TopicLimit:
             self._reserved += Counter()  # drops what nobody holds
 
     def _check(self, account: str, keys: list[tuple[str, str]]) -> None:
-        most, find = self._most(), self._catalog.find
+        most, find = self.most, self._catalog.find
         if not most or all(find(name, owner) is not None for owner, name in keys):
             return
         coming = sum(
