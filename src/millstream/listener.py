@@ -4,7 +4,7 @@ import asyncio
 import errno
 import logging
 import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 
 log = logging.getLogger(__name__)
@@ -33,13 +33,13 @@ class Listener:
         self._sockets: list[socket.socket] = []
         self._retry: asyncio.TimerHandle | None = None
 
-    def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen, and return the address that was bound (port 0 picks a free one)."""
-        first = _listening(host, port)
-        bound = first.getsockname()
-        self._sockets.append(first)
-        if host == _EVERYWHERE:
-            self._listen_on_ipv6(int(bound[1]), is_asked=port != 0)
+    def start(self, host: str, port: int, ready: Sequence[socket.socket] = ()) -> tuple[str, int]:
+        """Listen, and return the address that was bound (port 0 picks a free one).
+
+        ``ready`` are what ``opened`` returned for this place, where somebody listened before.
+        """
+        self._sockets.extend(ready or opened(host, port))
+        bound = self._sockets[0].getsockname()
         self._resume()
         return str(bound[0]), int(bound[1])
 
@@ -50,15 +50,6 @@ class Listener:
             each.listen(_BACKLOG)
             each.setblocking(False)
         self._resume()
-
-    def _listen_on_ipv6(self, port: int, *, is_asked: bool) -> None:
-        """Listen at the same port there, where there is IPv6; ``is_asked``: no other will do."""
-        try:
-            self._sockets.append(_listening("::", port, beside_ipv4=True))
-        except OSError as error:
-            if is_asked and error.errno == errno.EADDRINUSE:
-                self.stop()
-                raise
 
     def stop(self) -> None:
         """Stop accepting; what was accepted lives on."""
@@ -108,6 +99,20 @@ class Listener:
         self._retry = None
         for listening in self._sockets:
             self._loop.add_reader(listening.fileno(), partial(self._accept, listening))
+
+
+def opened(host: str, port: int) -> list[socket.socket]:
+    """Return sockets that listen: who connects waits in their queue until somebody accepts."""
+    first = _listening(host, port)
+    if host != _EVERYWHERE:
+        return [first]
+    try:  # at the same port there, where there is IPv6
+        return [first, _listening("::", int(first.getsockname()[1]), beside_ipv4=True)]
+    except OSError as error:
+        if port != 0 and error.errno == errno.EADDRINUSE:  # no other will do
+            first.close()
+            raise
+        return [first]
 
 
 def _listening(host: str, port: int, *, beside_ipv4: bool = False) -> socket.socket:

@@ -161,6 +161,8 @@ CODES: tuple[LogCode, ...] = (
             "Look at the store and the network: this member stands by until it takes over again."),
     LogCode("MS6003", "snapshot not in the store", "A snapshot did not reach the object store.",
             "Nothing is lost: the log has it. Look at the store; a take-over takes longer."),
+    LogCode("MS6005", "object store does not answer plainly", "A fleet's store is away or refuses.",
+            "Look at its URL, the credentials and the network; the member asks again and again."),
     LogCode("MS6004", "log is broken", "Something stands in the log that no member wrote.",
             "Stop all members, and restore the bucket to before somebody changed it."),
     LogCode("MS5016", "no priority for a request", "A request was ranked as usual.", _REPORT),

@@ -108,8 +108,8 @@ def test_letters_that_cannot_go_hide_none_that_can(
     assert main.run(["dlq", "replay", "mixed", "--http-url", url]) == 1
     told = capsys.readouterr()
     assert told.out == "1 → there\n"
-    assert told.err.startswith("4 left in mixed: 3 whose queue is gone")
-    assert told.err.endswith(", 1 that came from no queue\n")
+    assert told.err.startswith("4 left in mixed: 3 whose queue or stream is gone")
+    assert told.err.endswith(", 1 that came from no queue or consumer\n")
 
 
 def bury(topics: Topics, name: str, *data: object, dead: str = "letters") -> None:

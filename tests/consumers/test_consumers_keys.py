@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import json
 import random
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,6 +16,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 from nats.js.errors import APIError
 
 import nats
+from millstream.client.jetstream.consumer_state import why_of
 from support.broker import millstream
 from support.key_order import KeyOrder
 from support.peers import Peer
@@ -254,3 +256,23 @@ async def test_a_key_that_could_not_be_kept_is_refused() -> None:
             )
             with pytest.raises(APIError, match="explicit ack policy"):
                 await client.jetstream().add_consumer("S", config)
+
+
+async def test_why_names_the_key_that_others_wait_for() -> None:
+    with millstream() as peer:
+        async with connected(peer) as client:
+            sub, js = await keyed(client, "token:2", ack_wait=60), client.jetstream()
+            for n in range(3):
+                await js.publish("s.x", b"%d" % n)
+            assert len(await taken(sub)) == 1
+            waiting = asyncio.create_task(sub.fetch(1, timeout=5))
+            told: dict[str, Any] = {}
+            for _ in range(50):
+                told = json.loads((await client.request("$JS.API.CONSUMER.INFO.S.c", b"")).data)
+                if told["num_waiting"]:
+                    break
+                await asyncio.sleep(0.05)
+            waiting.cancel()
+            reason = why_of(told)
+    assert reason.code == "blocked_keys"
+    assert "2 wait for seq 1 of key 'x', delivered once" in reason.text()

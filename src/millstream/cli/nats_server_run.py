@@ -11,11 +11,15 @@ from millstream.server.command_line.flags import Flags, parse_flags
 from millstream.server.options.config_error import ConfigError
 
 if TYPE_CHECKING:
+    from socket import socket
+
     from millstream.server.facts import ServerFacts
     from millstream.server.options.loaded import Loaded
+    from millstream.server.options.options import Options
     from millstream.server.process.log_output import LogOutput
 
 log = logging.getLogger("nats-server")
+WAL = "wal"  # in a data directory that was used before
 
 
 def run_nats_server(arguments: Sequence[str]) -> int:
@@ -87,10 +91,10 @@ def _run(loaded: "Loaded", flags: Flags, output: "LogOutput") -> int:
     from millstream.server.command_line.options_file import load
     from millstream.server.options.addresses import is_loopback
     from millstream.server.options.unsupported import without_effect
-    from millstream.server.server import run
     from millstream.wire.info import NATS_VERSION
 
     options = loaded.options
+    ready = _opened_early(options)
     log.info("Starting nats-server")
     log.info("  Version:  %s", NATS_VERSION)
     if options.config_file:
@@ -100,9 +104,28 @@ def _run(loaded: "Loaded", flags: Flags, output: "LogOutput") -> int:
     if not options.credentials and not is_loopback(options.host):
         log.warning("Anyone who can reach %s may read and write: no credentials", options.host)
     again = partial(load, flags, os.environ) if options.config_file else None
-    code = run(options, _announce, again, output)
+    from millstream.server.server import run  # most of what a start imports
+
+    code = run(options, _announce, again, output, ready)
     log.info("Server Exiting..")
     return code
+
+
+def _opened_early(options: "Options") -> "list[socket]":
+    """Listen before the rest is imported: who connects meanwhile waits a moment for INFO.
+
+    Launchers try a few times within some tenths of a second. A directory with records is recovered
+    first, which may take longer than a client should wait.
+    """
+    from millstream.listener import opened
+    from millstream.server.start_failures import listening
+
+    if options.fleet is not None:  # another member may serve: clients go there, and do not wait
+        return []
+    if options.jetstream is not None and (options.jetstream.directory / WAL).exists():
+        return []
+    with listening(options, "nats", options.host, options.port):
+        return opened(options.host, options.port)
 
 
 def _announce(facts: "ServerFacts") -> None:

@@ -20,6 +20,9 @@ from millstream.supervisor import Supervisor
 from millstream.wire.info import ServerInfo
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from socket import socket
+
     from millstream.nats.transport.proxies import Proxies
     from millstream.nats.transport.tls import Tls
     from millstream.nats.transport.tls_transport import TlsPort
@@ -82,9 +85,12 @@ class NatsDoor:
         """How many clients are on their way in: a handshake or a request is under way."""
         return len(self._entrance)
 
-    def start(self, host: str, port: int) -> tuple[str, int]:
-        """Listen and serve; return the bound address, which INFO then names."""
-        self.address = bound = self._listener.start(host, port)
+    def start(self, host: str, port: int, ready: "Sequence[socket]" = ()) -> tuple[str, int]:
+        """Listen and serve; return the bound address, which INFO then names.
+
+        ``ready`` are sockets that listen there already.
+        """
+        self.address = bound = self._listener.start(host, port, ready)
         self.sessions.info = self.sessions.info.with_(host=bound[0], port=bound[1])
         self.serve()
         return bound

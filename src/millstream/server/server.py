@@ -36,6 +36,9 @@ from millstream.store.checkpoints import whole
 from millstream.supervisor import Supervisor
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from socket import socket
+
     from millstream.http.door import HttpDoor
     from millstream.server.fleet.membership import Membership
     from millstream.server.kept_parts import KeptParts
@@ -54,8 +57,12 @@ def run(
     announce: Announce,
     load: Load | None = None,
     output: LogOutput | None = None,
+    ready: "Sequence[socket]" = (),
 ) -> int:
-    """Serve until an order says stop; returns the exit code."""
+    """Serve until an order says stop; returns the exit code.
+
+    ``ready`` are sockets that listen for NATS clients already.
+    """
     if output is None:
         handler = logging.StreamHandler()
         handler.setFormatter(lines_of(options.log.form))
@@ -63,7 +70,7 @@ def run(
     gc.disable()  # nothing that a start makes becomes garbage
     keep_heap()
     take_all()
-    serving = _serve(options, announce, load, output, SystemClock())
+    serving = _serve(options, announce, load, output, SystemClock(), ready)
     return uvloop.run(serving, loop_factory=loop_factory())
 
 
@@ -73,6 +80,7 @@ async def _serve(
     load: Load | None,
     output: LogOutput | None,
     clock: Clock,
+    ready: "Sequence[socket]",
 ) -> int:
     started = clock.monotonic()
     new = options.jetstream is not None and not options.jetstream.directory.exists()
@@ -85,7 +93,7 @@ async def _serve(
         fleet.leave()
         return 0
     parts, opening = assemble(options, orders, clock, supervisor, fleet)
-    server = Server(options, parts, opening, fleet)
+    server = Server(options, parts, opening, fleet, ready)
     running = RunningParts(parts, output, server.write_files)
     try:
         await server.start()
@@ -183,11 +191,13 @@ class Server:
         parts: ServerParts,
         opening: Opening | None = None,
         fleet: "Membership | None" = None,
+        ready: "Sequence[socket]" = (),
     ) -> None:
         self._options = options
         self._parts = parts
         self._opening = opening
         self._fleet = fleet
+        self._ready = ready
         self._files = LauncherFiles()
         self.nats_address = ("", 0)
         self.http_address: tuple[str, int] | None = None
@@ -202,7 +212,7 @@ class Server:
             parts.facts.http_port = self.http_address[1]
         parts.system.start(parts.timers)
         with listening(options, "nats", options.host, options.port):
-            self.nats_address = parts.nats.start(options.host, options.port)
+            self.nats_address = parts.nats.start(options.host, options.port, self._ready)
         advertise(parts, options)
         if options.websocket is not None:
             terms = options.websocket

@@ -1,5 +1,7 @@
 """Places: the objects of a fleet by its URL, and how patiently they are asked."""
 
+import logging
+import os
 import secrets
 import threading
 from urllib.parse import urlsplit
@@ -17,7 +19,11 @@ def open_place(url: str, timeout: str = "10s") -> ListedPlace:
     parts = urlsplit(url)
     if parts.scheme == "file":
         return FolderPlace(OsFiles(), parts.path.rstrip("/"), secrets.token_hex(8))
-    return open_bucket(url, client_options={"timeout": timeout})
+    plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes")
+    return open_bucket(url, client_options={"timeout": timeout, "allow_http": plain})
+
+
+log = logging.getLogger(__name__)
 
 
 class LeftAlone(Exception):
@@ -42,7 +48,9 @@ class PatientPlace:
         if not isinstance(answer, Unsure):
             self._pause, self.trouble = SHORTEST_PAUSE, ""
             return answer
-        self.trouble = answer.why
+        if not self.trouble:
+            log.warning("object store does not answer plainly error=%s", answer.why.split("\n")[0])
+        self.trouble = answer.why or "no answer"
         if self._ended.wait(self._pause):
             raise LeftAlone(answer.why)
         self._pause = min(2 * self._pause, LONGEST_PAUSE)
