@@ -26,11 +26,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 # These cannot even be imported without Spark's packages, so `make check` leaves them alone.
 SPARK_IS_INSTALLED = all(importlib.util.find_spec(name) for name in ("pyspark", "pyarrow"))
-collect_ignore = [] if SPARK_IS_INSTALLED else ["spark", "pipelines"]
+collect_ignore = [] if SPARK_IS_INSTALLED else ["spark", "pipelines", "simulation"]
 
 # Even the short forms of these take a while: `make test` runs them, `make check` does not.
 SLOW_PLACES = {
-    *("compat", "crash", "fuzz", "mutants", "packages"),
+    *("compat", "crash", "fuzz", "mutants", "packages", "simulation"),
     # Files elsewhere that sweep crashes, or start many servers, often beside nats-server.
     *(
         "test_backup_cli.py",

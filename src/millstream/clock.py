@@ -15,6 +15,10 @@ class Clock(Protocol):
         """Return seconds that never run backwards, for deadlines and durations."""
         ...
 
+    def busy_seconds(self) -> float:
+        """Return for how long the calling thread has worked so far."""
+        ...
+
 
 class BootClock(Protocol):
     """What a member of a fleet may ask beside it."""
@@ -36,6 +40,10 @@ class SystemClock:
         """Return seconds since the machine's boot, sleep included."""
         return time.clock_gettime(time.CLOCK_BOOTTIME)
 
+    def busy_seconds(self) -> float:
+        """Return the processor time of the calling thread."""
+        return time.thread_time()
+
 
 class ManualClock:
     """A clock that stands still until a test moves it."""
@@ -52,6 +60,10 @@ class ManualClock:
         """Return the seconds advanced so far."""
         return self._monotonic_ns / 1e9
 
+    def busy_seconds(self) -> float:
+        """Return 0: while nobody moves this clock, no time passes."""
+        return 0.0
+
     def boot_time(self) -> float:
         """Return the seconds advanced so far."""
         return self._monotonic_ns / 1e9
@@ -65,8 +77,3 @@ class ManualClock:
     def set_wall(self, now_ns: int) -> None:
         """Jump the wall clock alone, as an administrator or NTP would."""
         self._wall_ns = now_ns
-
-
-def thread_seconds() -> float:
-    """Return for how long the calling thread has worked so far."""
-    return time.thread_time()

@@ -38,7 +38,7 @@ ALLOWED = {
     "links/route_callers.py:RouteCallers.keep": "supervised",
     "listener.py:Listener._failed": "the loop goes on accepting, whatever one client raises",
     "listener.py:Listener._resume": "the loop goes on accepting, whatever one client raises",
-    "nats/door.py:NatsDoor.start": "the kernel's poll raises nothing; the tick is guarded",
+    "nats/door.py:NatsDoor.serve": "the kernel's poll raises nothing; the tick is guarded",
     "nats/door.py:NatsDoor._turn": AGAIN,
     "nats/jetstream/serving/request_tasks.py:RequestTasks.start": "supervised",
     "nats/jetstream/serving/request_tasks.py:RequestTasks._run": "in the supervised task",

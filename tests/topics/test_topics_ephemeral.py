@@ -1,11 +1,14 @@
 """Topics in memory alone: records go with the process, sequences do not come again."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 from topics_api import Api
 
+from millstream.kernel._batch import Batch
+from millstream.store.log.memory_log import MemoryLog
 from millstream.streams.catalog import SECTION
 from millstream.streams.ephemeral_heads import AHEAD
 
@@ -77,3 +80,24 @@ async def test_after_a_crash_no_sequence_is_given_out_again(tmp_path: Path, coun
     assert (lost["gap_to"], lost["reason"]) == (head, "restart")
     assert (await again.write("t", "next"))["first_seq"] == head + 1
     _stop(again, orderly=False)
+
+
+async def test_no_record_is_acknowledged_before_the_disk_knows_how_far_it_may_count(
+    tmp_path: Path,
+) -> None:
+    api = Api(tmp_path)
+    await api.call("PUT", "/v0/topics/t", CONFIG)
+    log = api.stream("t").log
+    assert isinstance(log, MemoryLog)
+    answers: list[object] = []
+    batch = Batch()
+    batch.add(b"t", b"", b"", b"1")
+    log.hold_above(0, answers.append)
+    log.append(batch, 0, 1, 1, answers.append)
+    await asyncio.sleep(0)
+    assert answers == [1]  # how far it wants to count; nobody is told of the record yet
+    assert log.committed_seq == 0
+    log.allow(1)
+    await asyncio.sleep(0)
+    assert answers == [1, None]
+    _stop(api, orderly=False)

@@ -271,7 +271,10 @@ class NatsStreams:
         timeout: float = DEFAULT_TIMEOUT,
         login: Login | None = None,
         patience: float = 0.0,
+        connected: Callable[[], Client] | None = None,
     ) -> None:
+        """``connected`` opens connections in another way than by the url."""
+        self._opened = connected
         self._url = url
         self._timeout = timeout
         self._login = login
@@ -372,10 +375,13 @@ class NatsStreams:
 
     def _connected(self) -> Client:
         if self._client is None:
-            self._client = connect(
-                self._url, name="millstream streams", timeout=self._timeout, login=self._login
-            )
+            self._client = self._opened() if self._opened is not None else self._connect()
         return self._client
+
+    def _connect(self) -> Client:
+        return connect(
+            self._url, name="millstream streams", timeout=self._timeout, login=self._login
+        )
 
 
 class HttpStreams:

@@ -8,7 +8,7 @@ goes round so that it happens.
 import asyncio
 from collections.abc import Callable, Hashable
 
-from millstream.clock import Clock, thread_seconds
+from millstream.clock import Clock
 from millstream.delivery.governor import Governor, Measures
 from millstream.delivery.pressure_watch import PressureWatch
 from millstream.delivery.priority import TOP, band_of
@@ -30,7 +30,7 @@ class Scheduler:
         *,
         ingest_full: Callable[[], bool] = lambda: False,
         measured: Callable[[Measures], None] = lambda measures: None,
-        busy_seconds: Callable[[], float] = thread_seconds,
+        busy_seconds: Callable[[], float] | None = None,
         supervisor: Supervisor | None = None,
     ) -> None:
         self._clock = clock
@@ -39,7 +39,8 @@ class Scheduler:
         self._ready = ReadySet()
         self._pressure = PressureWatch(
             clock, self._supervisor, self._governor, self._ready,
-            ingest_full=ingest_full, measured=measured, busy_seconds=busy_seconds,
+            ingest_full=ingest_full, measured=measured,
+            busy_seconds=busy_seconds or clock.busy_seconds,
             relieved=self._turn_later,
         )  # fmt: skip
         self._work: dict[Hashable, Work] = {}

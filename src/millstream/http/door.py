@@ -93,9 +93,17 @@ class HttpDoor:
         self._listeners.append(listener)
         listener.take(own)
         taken: int = own[0].getsockname()[1]  # listening may have taken another one
+        self.serve()
+        return taken
+
+    def serve(self) -> None:
+        """Look at the deadlines of clients from now on."""
         if self._timer is None:
             self._tick()
-        return taken
+
+    def greet(self) -> HttpConnection:
+        """Return the protocol of a client that comes by another way than a listening socket."""
+        return HttpConnection(self, self._app)
 
     def _names(self, host: str, own: Sequence[socket]) -> Collection[str] | None:
         """Return by which names it may be called; any, where others can reach it."""

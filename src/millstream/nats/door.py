@@ -92,10 +92,14 @@ class NatsDoor:
         """
         self.address = bound = self._listener.start(host, port, ready)
         self.sessions.info = self.sessions.info.with_(host=bound[0], port=bound[1])
+        self.serve()
+        return bound
+
+    def serve(self) -> None:
+        """Serve who is here, and look at deadlines from now on."""
         poll = self.hub.poll if self._check is None else partial(_checked, self._check, self.hub)
         self._loop.add_reader(self.hub.fd, poll)
         self._timer = self._loop.call_later(_HUB_TICK, self._turn)
-        return bound
 
     def start_websocket(
         self, host: str, port: int, terms: "WebsocketTerms", tls: "Tls | None"

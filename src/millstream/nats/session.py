@@ -58,6 +58,7 @@ class NatsLimits(msgspec.Struct, frozen=True):
     holds_publishers: bool = True  # while a client that they publish to is nearly full
     measure_after: float = math.inf  # when a client is first asked how far away it is
     auth_timeout: float = 0.0  # where clients must say who they are; 0 = handshake_timeout
+    slice_ns: int = 1_000_000  # so long a connection may keep the loop in one turn
 
 
 class Session:

@@ -66,6 +66,7 @@ class Sessions:
             max_control_line=limits.max_control_line,
             holds_publishers=limits.holds_publishers,
             on_closing=self._tell_closing,
+            slice_ns=limits.slice_ns,
         )
 
     def __len__(self) -> int:

@@ -49,7 +49,17 @@ if TYPE_CHECKING:
     from millstream.server.http_parts import HttpParts
     from millstream.server.kept_parts import KeptParts
     from millstream.server.link_facts import LinkObserver
+    from millstream.store.disk.files import Files
+    from millstream.store.options import StoreOptions
     from millstream.streams.stream_table import StreamsByName
+
+
+class Footing(msgspec.Struct, frozen=True):
+    """What a server stands on that no option names: a simulation brings its own."""
+
+    files: "Files"
+    sizes: "StoreOptions | None" = None
+    slice_ns: int = NatsLimits().slice_ns
 
 
 class Runtime(msgspec.Struct, frozen=True):
@@ -58,7 +68,7 @@ class Runtime(msgspec.Struct, frozen=True):
     loop: asyncio.AbstractEventLoop
     clock: Clock
     timers: Timers
-    files: MeteredFiles
+    footing: Footing
     supervisor: Supervisor
     fleet: "Membership | None" = None
 
@@ -113,13 +123,15 @@ def build(
     loop: asyncio.AbstractEventLoop,
     clock: Clock,
     orders: Mapping[str, Callable[[], None]] | None = None,
-    files: MeteredFiles | None = None,
+    files: "Files | None" = None,
     supervisor: Supervisor | None = None,
     fleet: "Membership | None" = None,
+    footing: Footing | None = None,
 ) -> ServerParts:
     """Recover the data directory and connect everything; nothing listens yet.
 
-    ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk.
+    ``orders`` are what the system account may tell the server: ``RELOAD``. ``files`` is the disk,
+    or ``footing`` the disk and more.
     ``supervisor`` learns of every thread, task and repeated call that ends or fails. ``fleet``
     commits elsewhere than in the directory, and is asked at every turn whether we may go on.
     """
@@ -129,7 +141,8 @@ def build(
         prepare_directory(options)
     supervisor = supervisor or Supervisor()
     timers = Timers(clock, loop, supervisor)
-    runtime = Runtime(loop, clock, timers, files or MeteredFiles(clock), supervisor, fleet)
+    footing = footing or Footing(files or MeteredFiles(clock))
+    runtime = Runtime(loop, clock, timers, footing, supervisor, fleet)
     keys = server_keys(options)
     info = describe(options, keys)
     streams: StreamsByName = {}
@@ -204,7 +217,7 @@ def nats_door(options: Options, info: ServerInfo, guard: Guards, runtime: Runtim
         runtime.clock,
         guard.accounts.interests[GLOBAL_ACCOUNT],
         info,
-        limits_of(options),
+        limits_of(options, runtime.footing.slice_ns),
         guard.reception,
         guard.tls_port(options),
         tracing_of(options.log),
@@ -322,7 +335,7 @@ def tls_of(options: TlsOptions | None) -> "Tls | None":
     return Tls(options)
 
 
-def limits_of(options: Options) -> NatsLimits:
+def limits_of(options: Options, slice_ns: int = NatsLimits().slice_ns) -> NatsLimits:
     """Return what one client may take."""
     limits = options.limits
     return NatsLimits(
@@ -338,6 +351,7 @@ def limits_of(options: Options) -> NatsLimits:
         max_control_line=limits.max_control_line,
         holds_publishers=not limits.no_fast_producer_stall,
         measure_after=1.0,
+        slice_ns=slice_ns,
     )
 
 

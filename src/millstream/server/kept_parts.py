@@ -36,13 +36,12 @@ from millstream.server.options.encryption import key_ring
 from millstream.server.options.options import JetStreamLimits, JetStreamOptions
 from millstream.store.checkpoints import Sections
 from millstream.store.cold.options import ColdOptions
-from millstream.store.log.file_log import LogOptions as SegmentSizes
 from millstream.store.log.log import Durability
 from millstream.store.options import StoreOptions
 from millstream.store.shards import Engines
 from millstream.store.store import Store
 from millstream.store.wal.committer import Post
-from millstream.store.wal.meter import MeteredFiles, meter_of
+from millstream.store.wal.meter import meter_of
 from millstream.streams.catalog import Catalog
 from millstream.streams.config.config import API_LEVEL
 from millstream.streams.config.topic_defaults import TopicDefaults
@@ -55,7 +54,7 @@ from millstream.supervisor import Supervisor
 from millstream.wire.info import ServerInfo
 
 if TYPE_CHECKING:
-    from millstream.server.build import Runtime
+    from millstream.server.build import Footing, Runtime
     from millstream.store.recovery.recovery import Recovery
     from millstream.topics.context import Topics
 
@@ -116,7 +115,7 @@ def keep(
     accounts, supervisor = nats.sessions.reception.accounts, runtime.supervisor
     post, defer = partial(runtime.post_to, hub), partial(runtime.defer_to, hub)
     engines = None if runtime.fleet is None else runtime.fleet.engines
-    store = open_store(options, clock, post, runtime.files, supervisor, defer, engines)
+    store = open_store(options, clock, post, runtime.footing, supervisor, defer, engines)
     catalog = catalog_of(options, store, hub, accounts, streams, runtime)
     store.pressure.watch(catalog.hold_publishers)
     topic_limit = TopicLimit(catalog)
@@ -245,7 +244,7 @@ def open_store(
     options: JetStreamOptions,
     clock: Clock,
     post: Post,
-    files: MeteredFiles,
+    footing: "Footing",
     supervisor: Supervisor,
     defer: Post,
     engines: Engines | None = None,
@@ -253,8 +252,11 @@ def open_store(
     """Lock and recover the data directory; ``post`` takes calls of its threads to the loop."""
     directory = options.directory.resolve()
     segments = options.segments
-    sizes = StoreOptions(
-        log=SegmentSizes(
+    given = footing.sizes or StoreOptions()
+    sizes = replace(
+        given,
+        log=replace(
+            given.log,
             segment_records=segments.records,
             segment_bytes=segments.bytes,
             segment_age=segments.age,
@@ -269,7 +271,7 @@ def open_store(
     sizes = replace(sizes, shards=options.wal_shards, cold=moved)
     if options.sync_interval is not None:
         sizes = sizes.synced_every(options.sync_interval)
-    return Store.open(str(directory), files, clock, post, sizes, supervisor, defer, engines)
+    return Store.open(str(directory), footing.files, clock, post, sizes, supervisor, defer, engines)
 
 
 def stored(options: JetStreamOptions, kept: KeptParts) -> JetStreamFacts:

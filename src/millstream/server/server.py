@@ -205,9 +205,7 @@ class Server:
     async def start(self) -> None:
         """Open the doors; what was recovered is already in place."""
         parts, options = self._parts, self._options
-        if parts.kept is not None:
-            parts.kept.start()
-        self._start_ticks()
+        self.begin()
         if parts.http is not None:
             self.http_address = await self._start_http(parts.http.door)
             parts.facts.http_port = self.http_address[1]
@@ -228,6 +226,12 @@ class Server:
             await declare(parts.kept.shared.catalog, options.streams)
         self._start_links(options)
         self.write_files(options)
+
+    def begin(self) -> None:
+        """Serve what was recovered and tend it from now on; nobody can come in yet."""
+        if self._parts.kept is not None:
+            self._parts.kept.start()
+        self._start_ticks()
 
     def _start_links(self, options: Options) -> None:
         """Listen for other servers and call them, once clients are served."""

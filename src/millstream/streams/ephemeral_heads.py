@@ -2,18 +2,21 @@
 
 Their records go with the process, their sequences do not come again: what a reader has seen, and
 what consumers, routers and leases remember, stays true. A frame says ahead how far a stream may
-count; nobody waits for it. A stop in order writes the exact head.
+count; only a record that outruns it waits for it, as the first one does. A stop in order writes
+the exact head.
 """
 
 import logging
+import math
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Protocol
 
 import msgspec
 
 from millstream.clock import Clock
 from millstream.errors import MillstreamError
-from millstream.store.log.log import RESTART, Committed, Durability, Log
+from millstream.store.log.log import RESTART, Committed, Log
 from millstream.store.log.memory_log import MemoryLog
 from millstream.store.recovery.recovery import Control
 
@@ -95,7 +98,8 @@ class EphemeralHeads:
 
     def follow(self, stream: "Stream") -> None:
         """Write down how far a stream may count, from now on."""
-        if stream.log.durability is Durability.EPHEMERAL:
+        if isinstance(stream.log, MemoryLog):
+            stream.log.hold_above(stream.log.committed_seq, partial(self._outrun, stream))
             stream.watchers.add_prompt(_HeadWatch(stream, self, self._clock).look)
 
     def forget(self, stream: "Stream") -> None:
@@ -128,14 +132,24 @@ class EphemeralHeads:
         self._write(stream)
         return head + ahead // 2
 
+    def _outrun(self, stream: "Stream", last_seq: int) -> None:
+        """Allow more, as records wait; what is asked for already is on its way."""
+        if last_seq > self._allowed.get(stream.incarnation, 0):
+            self._allowed[stream.incarnation] = last_seq + AHEAD
+            self._write(stream)
+
     def _write(self, stream: "Stream") -> None:
-        body = msgspec.json.encode(self._kept(stream))
+        kept = self._kept(stream)
+        body, written = msgspec.json.encode(kept), partial(_written, stream.log, kept.head)
         try:
-            self._store.control(STREAM_HEAD, stream.incarnation, body, _log_failure)
-        except MillstreamError as error:  # memory takes records also while the disk takes none
-            _log_failure(error)
+            self._store.control(STREAM_HEAD, stream.incarnation, body, written)
+        except MillstreamError as error:
+            written(error)
 
 
-def _log_failure(error: MillstreamError | None) -> None:
+def _written(kept: Log, head: int, error: MillstreamError | None) -> None:
+    """Let the log go on; memory takes records also while the disk takes none."""
     if error is not None:
         log.warning("head of a stream in memory not written error=%s", error)
+    if isinstance(kept, MemoryLog):
+        kept.allow(head if error is None else math.inf)

@@ -1,5 +1,6 @@
 """A log in memory alone: the ``ephemeral`` class, with the same promises minus survival."""
 
+import math
 from collections import deque
 from collections.abc import Callable
 from functools import partial
@@ -28,17 +29,41 @@ class _NoDisk:
         self.quiet_age = 0.0
         self._post = post
         self._granted: deque[Committed] = deque()  # told when the loop comes round, in order
+        self._held: deque[Submission] = deque()  # above what may be told yet
+        self._limit: float = math.inf
+        self._watching: list[Callable[[int], None]] = []  # who hears how far is asked
 
     def check(self, log_id: int) -> None:
         """Memory takes every write."""
 
     def submit(self, submission: Submission, at_once: bool = False) -> None:
         """Grant the commit without writing anything; nothing overtakes what was granted before."""
-        if at_once and not self._granted:
+        if self._held or submission.last_seq > self._limit:
+            self._held.append(submission)
+            self._tell_outrun(submission.last_seq)
+        elif at_once and not self._granted:
             submission.committed(None)
         else:
             self._granted.append(submission.committed)
             self._post(self._tell)
+
+    def hold_above(self, seq: int, outrun: Callable[[int], None]) -> None:
+        """Grant nothing above ``seq`` before ``raise_limit``; ``outrun`` hears how far is asked."""
+        self._limit = seq
+        self._watching.append(outrun)
+
+    def _tell_outrun(self, last_seq: int) -> None:
+        for outrun in self._watching:
+            outrun(last_seq)
+
+    def raise_limit(self, seq: float) -> None:
+        """Grant what was held, up to ``seq``."""
+        self._limit = max(self._limit, seq)
+        while self._held and self._held[0].last_seq <= self._limit:
+            self._granted.append(self._held.popleft().committed)
+            self._post(self._tell)
+        if self._held:
+            self._tell_outrun(self._held[-1].last_seq)
 
     def _tell(self) -> None:
         self._granted.popleft()(None)
@@ -107,7 +132,7 @@ class _NoDisk:
 class MemoryLog(FileLog):
     """A log that ends with the process; blocks stay in memory until they are trimmed."""
 
-    __slots__ = ()
+    __slots__ = ("_nowhere",)
 
     def __init__(
         self,
@@ -117,7 +142,8 @@ class MemoryLog(FileLog):
         log_id: int,
         options: LogOptions,
     ) -> None:
-        super().__init__(_NoDisk(files, clock, post), log_id, Durability.EPHEMERAL, options)
+        self._nowhere = _NoDisk(files, clock, post)
+        super().__init__(self._nowhere, log_id, Durability.EPHEMERAL, options)
 
     def begin_after(self, first: int, head: int) -> None:
         """Go on behind what an earlier process had; ``first..head`` of it is lost."""
@@ -125,6 +151,14 @@ class MemoryLog(FileLog):
         self.committed_seq = self.synced_seq = head
         if first <= head:
             self.add_gap(first, head, RESTART)
+
+    def hold_above(self, seq: int, outrun: Callable[[int], None]) -> None:
+        """Acknowledge nothing above ``seq`` until ``allow``; ``outrun`` hears how far is asked."""
+        self._nowhere.hold_above(seq, outrun)
+
+    def allow(self, seq: float) -> None:
+        """Acknowledge sequences up to ``seq``, also those that wait for it."""
+        self._nowhere.raise_limit(seq)
 
     def flush(self) -> None:
         """Keep everything in memory."""
