@@ -30,6 +30,7 @@ NO_ACT = {
     "%s - %s": "what a client did wrong, as it was told",
     "a request of the system account is not understood: %s": "as the client was told",
     "%s: the default holds": "said at the start, with the setting",
+    "default_js_domain: account %s has JetStream here, so it keeps it": "said at the start",
     "repaired from the wal file=%s offset=%d": "mended",
     "torn tail cut file=%s offset=%d": "what a crash leaves: nothing of it was acked",
     "another member has raised the head snapshot=%s": "everything is brought there anew",

@@ -70,7 +70,7 @@ ALONE = {
     "repair", "dump", "backup", "restore", "server reload", "server drain", "server stop",
     "user add", "user ls", "user rm", "user passwd", "key add", "key list", "key revoke",
     "key disable", "context add", "context ls", "context info", "context select", "context rm",
-    "bench spark",
+    "bench spark", "fleet status",
 }  # fmt: skip
 # Names that need not be there: these commands make, list, or wait for something.
 MAKES = {

@@ -21,6 +21,7 @@ NOT_TYPED = {
     "attach(spark)": "spark: test_docs_spark_blocks.py",
     "regions = ": "spark: test_docs_spark_blocks.py",
     "def store(": "spark: test_docs_spark_blocks.py",
+    "reader = spark": "spark: tests/links/test_links_mirrors.py reads a mirror of another server",
     "frame.write": "spark: tests/spark/test_spark_sink.py writes such frames",
     "def test_orders_survive": "a sketch; tests/server/test_pytest_plugin.py has the real one",
 }

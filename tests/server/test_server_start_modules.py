@@ -33,7 +33,7 @@ def modules_at_info(directory: Path, *flags: str) -> set[str]:
 
 @pytest.mark.parametrize(
     ("flags", "most"),
-    [((), 330), (("-js",), 560), (("-js", "-m", "-1"), 600)],
+    [((), 330), (("-js",), 565), (("-js", "-m", "-1"), 608)],
 )
 def test_a_start_imports_few_modules_before_its_first_info(
     tmp_path: Path, flags: tuple[str, ...], most: int

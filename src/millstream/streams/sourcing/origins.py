@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from millstream.delivery.timers import Timers
 from millstream.streams.config.source import Source
-from millstream.streams.sourcing.consumed_origin import ConsumedOrigin
-from millstream.streams.sourcing.deliveries import Deliveries
 from millstream.streams.sourcing.near_origin import NearOrigin
 from millstream.streams.sourcing.origin import Origin
-from millstream.streams.sourcing.origin_api import OriginApi
 from millstream.streams.sourcing.origin_consumers import OriginConsumer
 
 if TYPE_CHECKING:
@@ -18,6 +15,8 @@ if TYPE_CHECKING:
 
     from millstream.kernel._hub import Hub
     from millstream.kernel._interest import Interest
+    from millstream.streams.sourcing.consumed_origin import ConsumedOrigin
+    from millstream.streams.sourcing.deliveries import Deliveries
     from millstream.streams.stream import Stream
 
 _API = "$JS.API"
@@ -37,8 +36,12 @@ class Requests(NamedTuple):
     interests: "Mapping[str, Interest]"
     timers: Timers
 
-    def deliveries(self, account: str, api: str, consumer: OriginConsumer) -> Deliveries:
+    def deliveries(self, account: str, api: str, consumer: OriginConsumer) -> "Deliveries":
         """Return what a consumer brings, as it is asked for by somebody in an account."""
+        # A start reads neither where all origins are near, as they mostly are.
+        from millstream.streams.sourcing.deliveries import Deliveries
+        from millstream.streams.sourcing.origin_api import OriginApi
+
         return Deliveries(OriginApi(self.hub, self.interests[account], api), self.timers, consumer)
 
 
@@ -79,11 +82,17 @@ class Origins:
         if is_elsewhere and requests is not None and source.external is not None:
             open_deliveries = partial(requests.deliveries, self._holder[0])
             api = source.external.api.rstrip(".") or _API
-            return ConsumedOrigin(open_deliveries(api, self._consumer()), None)
+            return _consumed(open_deliveries(api, self._consumer()), None)
         if stream is None:
             return None
         if source.consumer is not None and requests is not None:
             deliveries = requests.deliveries(stream.account, _API, self._consumer())
-            return ConsumedOrigin(deliveries, stream)
+            return _consumed(deliveries, stream)
         name = "\0".join(("\0source", *self._holder, *source.identity))
         return NearOrigin(stream, source, name)
+
+
+def _consumed(deliveries: "Deliveries", stream: "Stream | None") -> "ConsumedOrigin":
+    from millstream.streams.sourcing.consumed_origin import ConsumedOrigin
+
+    return ConsumedOrigin(deliveries, stream)
