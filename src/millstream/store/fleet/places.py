@@ -6,11 +6,15 @@ import secrets
 import threading
 from urllib.parse import urlsplit
 
+from millstream.errors import ObjectsFailed
 from millstream.store.disk.files import OsFiles
 from millstream.store.object_log.bucket import open_bucket
 from millstream.store.object_log.folder import FolderPlace
 from millstream.store.object_log.requests import Answer, ListedPlace, Request, Unsure
 
+log = logging.getLogger(__name__)
+
+SCHEMES = ("s3", "gs", "az")  # beside file://
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.05, 1.0  # seconds before a store is asked again
 
 
@@ -19,11 +23,15 @@ def open_place(url: str, timeout: str = "10s") -> ListedPlace:
     parts = urlsplit(url)
     if parts.scheme == "file":
         return FolderPlace(OsFiles(), parts.path.rstrip("/"), secrets.token_hex(8))
+    if parts.scheme not in SCHEMES or not parts.netloc:
+        known = ", ".join(f"{scheme}://" for scheme in SCHEMES)
+        raise ObjectsFailed(f"{url} is no place for a fleet: it begins with file://, {known}")
     plain = os.environ.get("AWS_ALLOW_HTTP", "").lower() in ("1", "true", "yes")
-    return open_bucket(url, client_options={"timeout": timeout, "allow_http": plain})
-
-
-log = logging.getLogger(__name__)
+    try:
+        return open_bucket(url, client_options={"timeout": timeout, "allow_http": plain})
+    except Exception as error:  # of the library; its own text goes over many lines
+        told = str(error).split("\n")[0]
+        raise ObjectsFailed(f"the place {url} cannot be opened: {told}") from error
 
 
 class LeftAlone(Exception):
