@@ -3,7 +3,6 @@ from dataclasses import replace
 import bcrypt
 import pytest
 
-from millstream.accounts import credentials
 from millstream.accounts.credentials import Credentials, Presented, User
 from millstream.accounts.permissions import Permissions, Responses, Rule
 from millstream.accounts.rights import Rights
@@ -47,7 +46,7 @@ def test_a_slow_hash_is_computed_once_for_whoever_comes_back(
         computed.append(given)
         return check(given, held)
 
-    monkeypatch.setattr(credentials.bcrypt, "checkpw", counted)
+    monkeypatch.setattr(bcrypt, "checkpw", counted)
     for _ in range(3):
         assert known.identify(Presented(user="a", password="secret"), now=0) is not None
     for _ in range(2):
@@ -68,7 +67,7 @@ def test_an_address_that_guesses_is_not_listened_to_for_a_moment(
     for _ in range(10):
         assert known.identify(guess, now=1) is None
     computed: list[bytes] = []
-    monkeypatch.setattr(credentials.bcrypt, "checkpw", lambda given, held: computed.append(given))
+    monkeypatch.setattr(bcrypt, "checkpw", lambda given, held: computed.append(given))
 
     assert known.identify(guess, now=2) is None
     assert known.identify(other, now=2) is None

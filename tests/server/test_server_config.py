@@ -60,6 +60,7 @@ def test_every_option_can_come_from_the_environment(tmp_path: Path) -> None:
         "http_durability": "fsync",
         "mask_file": str(tmp_path / "mask.json"),
         "log_format": "json",
+        "fleet": "s3://bucket/fleet",
     }
     assert told.keys() == {*ServeConfig.__struct_fields__} - set(CAPS)
     assert read({}, {f"MILLSTREAM_{k.upper()}": v for k, v in told.items()}) == ServeConfig(
@@ -87,6 +88,7 @@ def test_every_option_can_come_from_the_environment(tmp_path: Path) -> None:
         allowed_hosts=("mill.example", "fd00::1"),
         mask_file=(MaskRule("A", paths=("$.b",)),),
         log_format="json",
+        fleet="s3://bucket/fleet",
     )
 
 

@@ -9,6 +9,8 @@ from millstream.streams.ephemeral_heads import (
     MOST_AHEAD,
     QUICK,
     STREAM_HEAD,
+    EphemeralHeads,
+    HeadWatch,
     KeptHead,
 )
 
@@ -18,10 +20,11 @@ async def _allowed(world: World, name: str, steps: int, pause: float) -> list[in
     config = StreamConfig.from_request({"name": name, "storage": "memory"})
     stream, _ = await world.catalog.create(config)
     log, ahead = world.store.logs[stream.incarnation], []
+    watch = HeadWatch(stream, EphemeralHeads(world.store, world.clock), world.clock)
     for _ in range(steps):
         before = len(world.store.controls)
         log.last += AHEAD // 2 + 1
-        stream.watchers.wake()
+        watch.look()
         for control in world.store.controls[before:]:
             assert control.kind == STREAM_HEAD
             kept = msgspec.json.decode(control.body, type=KeptHead)

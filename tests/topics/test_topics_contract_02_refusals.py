@@ -157,7 +157,7 @@ async def test_s2_a_full_disk_is_507_and_names_itself(
     def full(*_: object, **__: object) -> None:
         raise StorageFull("no space left")
 
-    monkeypatch.setattr(api.stream("a"), "begin_append", full)
+    monkeypatch.setattr(type(api.stream("a")), "begin_append", full)
     status, code, _ = await refused(api, "POST", "/v0/topics/a", RECORDS)
     assert (status, code) == (507, "insufficient_storage")
 

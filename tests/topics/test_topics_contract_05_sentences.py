@@ -178,7 +178,7 @@ async def test_s5_5_a_failed_write_stores_no_key(api: Api, monkeypatch: pytest.M
         raise StorageFull("no room")
 
     with monkeypatch.context() as patch:
-        patch.setattr(api.stream("t"), "begin_append", full)
+        patch.setattr(type(api.stream("t")), "begin_append", full)
         assert (await write(api, {"data": 1}, idempotency_key="k"))[0] == 507
     assert (await write(api, {"data": 1}, idempotency_key="k"))[1]["deduped"] is False
 

@@ -255,7 +255,7 @@ async def test_s07_a_failed_delete_puts_the_jobs_back_and_is_an_error(
 ) -> None:
     jobs = await queue(api, 1, 2)
     await jobs.claim(2)
-    monkeypatch.setattr(api.stream("q"), "delete", full)
+    monkeypatch.setattr(type(api.stream("q")), "delete", full)
     body = {"node": "w", "seqs": [1, 2]}
     assert (await api.error("POST", "/v0/topics/q/ack", body))[0] == 507
     monkeypatch.undo()
@@ -380,7 +380,7 @@ async def test_s07_a_job_that_cannot_be_moved_is_back_and_not_counted(
     await jobs.claim()
     await jobs.nack(1)
     with monkeypatch.context() as patch:
-        patch.setattr(api.stream("dead"), "append", full)
+        patch.setattr(type(api.stream("dead")), "append", full)
         assert await jobs.seqs() == []
         assert await jobs.counters() == (1, 0, 0)
     assert await jobs.seqs() == []

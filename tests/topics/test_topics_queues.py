@@ -278,10 +278,10 @@ async def test_jobs_that_cannot_be_deleted_are_claimable_again(
     await q.claim(2)
     stream = q.api.stream("q")
 
-    async def full(seqs: object) -> int:
+    async def full(*_: object) -> int:
         raise StorageFull("no room")
 
-    monkeypatch.setattr(stream, "delete", full)
+    monkeypatch.setattr(type(stream), "delete", full)
     body = {"node": "w", "seqs": [1, 2]}
     assert await q.api.error("POST", "/v0/topics/q/ack", body) == (507, "insufficient_storage")
     monkeypatch.undo()

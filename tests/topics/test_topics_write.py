@@ -364,34 +364,33 @@ async def test_a_write_whose_client_left_is_known_to_its_retry(api: Any) -> None
     assert (await api.call("GET", "/v0/topics/t"))[1]["head_seq"] == 1
 
 
-async def test_a_failed_write_stores_no_key_and_the_next_one_tries(api: Any) -> None:
+async def test_a_failed_write_stores_no_key_and_the_next_one_tries(
+    api: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await api.call("PUT", "/v0/topics/t")
-    stream = api.stream("t")
-    append = stream.begin_append
 
-    def fails(batch: object, at_once: bool) -> asyncio.Future[tuple[int, int]]:
+    def fails(*_: object) -> asyncio.Future[tuple[int, int]]:
         raise StorageFull("the disk is full; free some space and writes resume")
 
-    stream.begin_append = fails
+    monkeypatch.setattr(type(api.stream("t")), "begin_append", fails)
     body = {**records(1), "idempotency_key": "k"}
     assert await api.error("POST", "/v0/topics/t", body) == (507, "insufficient_storage")
-    stream.begin_append = append
+    monkeypatch.undo()
     assert (await api.write("t", 1, idempotency_key="k"))["deduped"] is False
 
 
 async def test_a_write_that_waits_for_another_of_its_key_tries_itself_when_that_fails(
-    api: Any,
+    api: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await api.call("PUT", "/v0/topics/t")
-    stream = api.stream("t")
-    append, begun = stream.begin_append, []
+    begun: list[asyncio.Future[tuple[int, int]]] = []
 
-    def fails_once(batch: object, at_once: bool) -> asyncio.Future[tuple[int, int]]:
-        stream.begin_append = append
+    def fails_once(*_: object) -> asyncio.Future[tuple[int, int]]:
+        monkeypatch.undo()
         begun.append(asyncio.get_running_loop().create_future())
         return begun[0]
 
-    stream.begin_append = fails_once
+    monkeypatch.setattr(type(api.stream("t")), "begin_append", fails_once)
     body = {**records(1), "idempotency_key": "k"}
     first = asyncio.create_task(api.error("POST", "/v0/topics/t", body))
     second = asyncio.create_task(api.write("t", 1, idempotency_key="k"))

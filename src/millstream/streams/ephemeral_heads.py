@@ -48,7 +48,7 @@ class HeadControls(Protocol):
         ...
 
 
-class _HeadWatch:
+class HeadWatch:
     """Looks at one stream after each commit, which must cost next to nothing."""
 
     __slots__ = ("_ahead", "_clock", "_heads", "_log", "_since", "_stream", "_until")
@@ -100,7 +100,7 @@ class EphemeralHeads:
         """Write down how far a stream may count, from now on."""
         if isinstance(stream.log, MemoryLog):
             stream.log.hold_above(stream.log.committed_seq, partial(self._outrun, stream))
-            stream.watchers.add_prompt(_HeadWatch(stream, self, self._clock).look)
+            stream.watchers.add_prompt(HeadWatch(stream, self, self._clock).look)
 
     def forget(self, stream: "Stream") -> None:
         """Forget a stream that is gone."""
