@@ -369,7 +369,7 @@ async def test_a_failed_write_stores_no_key_and_the_next_one_tries(
 ) -> None:
     await api.call("PUT", "/v0/topics/t")
 
-    def fails(*_: object) -> asyncio.Future[tuple[int, int]]:
+    def fails(*_: object, **__: object) -> asyncio.Future[tuple[int, int]]:
         raise StorageFull("the disk is full; free some space and writes resume")
 
     monkeypatch.setattr(type(api.stream("t")), "begin_append", fails)
@@ -385,7 +385,7 @@ async def test_a_write_that_waits_for_another_of_its_key_tries_itself_when_that_
     await api.call("PUT", "/v0/topics/t")
     begun: list[asyncio.Future[tuple[int, int]]] = []
 
-    def fails_once(*_: object) -> asyncio.Future[tuple[int, int]]:
+    def fails_once(*_: object, **__: object) -> asyncio.Future[tuple[int, int]]:
         monkeypatch.undo()
         begun.append(asyncio.get_running_loop().create_future())
         return begun[0]
