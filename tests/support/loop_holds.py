@@ -21,7 +21,7 @@ import msgspec
 
 from millstream.server.process.loop_guard import REPORTED_MS, VARIABLE, Hold, named
 
-BOUND_MS = 50.0  # what grows with the square of a request is far above it
+BOUND_MS = 80.0  # what grows with the square of a request is far above it
 PLACE = "MILLSTREAM_LOOP_HOLDS"  # where all workers of a run leave what they saw
 
 
