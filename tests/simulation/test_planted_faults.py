@@ -6,6 +6,9 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("pyspark", reason="the simulation calls the Spark source, which needs pyspark")
+pytest.importorskip("pyarrow", reason="the simulation calls the Spark source, which needs pyarrow")
+
 from millstream.consumers.state import StateWriter
 from millstream.kernel._batch import Batch
 from millstream.queues.leases import Leases

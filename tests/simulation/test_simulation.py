@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip("pyspark", reason="the simulation calls the Spark source, which needs pyspark")
+pytest.importorskip("pyarrow", reason="the simulation calls the Spark source, which needs pyarrow")
+
 from simulation.history import run
 from simulation.world import Tally
 from support.scale import count
