@@ -5,7 +5,7 @@ import contextlib
 import json
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +15,9 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, StreamConfig
 from nats.js.errors import APIError
 
-import nats
 from millstream.client.jetstream.consumer_state import why_of
 from support.broker import millstream
+from support.clients import mortal_client
 from support.key_order import KeyOrder
 from support.peers import Peer
 from support.scale import count
@@ -27,20 +27,8 @@ KILLS = count(2, 20)
 ACK_WAIT = 2.0
 
 
-@contextlib.asynccontextmanager
-async def connected(peer: Peer) -> AsyncIterator[Client]:
-    client = await nats.connect(
-        f"nats://127.0.0.1:{peer.port}", allow_reconnect=False, connect_timeout=20
-    )
-    try:
-        yield client
-    finally:
-        with contextlib.suppress(Exception):
-            await client.close()
-
-
 async def fill(peer: Peer, order: KeyOrder, **terms: Any) -> None:
-    async with connected(peer) as client:
+    async with mortal_client(peer) as client:
         js = client.jetstream()
         await js.add_stream(StreamConfig(name="ORDERS", subjects=["orders.>"]))
         plan = order.plan()
@@ -78,7 +66,7 @@ async def handle(message: Msg, worker: str, order: KeyOrder) -> None:
 
 
 async def pull(peer: Peer, worker: str, order: KeyOrder) -> None:
-    async with connected(peer) as client:
+    async with mortal_client(peer) as client:
         sub = await client.jetstream().pull_subscribe_bind("workers", stream="ORDERS")
         while not order.is_complete:
             with contextlib.suppress(TimeoutError):
@@ -87,7 +75,7 @@ async def pull(peer: Peer, worker: str, order: KeyOrder) -> None:
 
 
 async def listen(peer: Peer, worker: str, order: KeyOrder) -> None:
-    async with connected(peer) as client:
+    async with mortal_client(peer) as client:
         sub = await client.subscribe("work", "group")
         while not order.is_complete:
             with contextlib.suppress(TimeoutError):
@@ -175,7 +163,7 @@ async def taken(sub: Any, most: int = 10) -> list[Msg]:
 @pytest.mark.parametrize("key", ["header:Order-Id", "token:2", "tag:order"])
 async def test_a_key_is_a_token_a_header_or_a_tag(key: str) -> None:
     with millstream() as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             sub, js = await keyed(client, key), client.jetstream()
             for n, order in enumerate("aabab"):
                 fields = {"Order-Id": order, "Millstream-Tag": f"region=eu,order={order}"}
@@ -202,7 +190,7 @@ async def test_a_key_is_a_token_a_header_or_a_tag(key: str) -> None:
 
 async def test_records_without_the_key_go_at_once() -> None:
     with millstream() as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             sub, js = await keyed(client, "header:Order-Id"), client.jetstream()
             for n in range(5):
                 await js.publish("s.x", b"%d" % n)
@@ -211,7 +199,7 @@ async def test_records_without_the_key_go_at_once() -> None:
 
 async def test_what_waits_for_its_key_goes_when_that_is_removed_or_no_key_counts_any_more() -> None:
     with millstream() as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             sub, js = await keyed(client, "token:2"), client.jetstream()
             for n in range(4):
                 await js.publish("s.x", b"%d" % n)
@@ -225,7 +213,7 @@ async def test_what_waits_for_its_key_goes_when_that_is_removed_or_no_key_counts
 
 async def test_a_restart_keeps_what_waits_for_its_key(tmp_path: Path) -> None:
     with millstream(data_dir=tmp_path / "data") as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             sub, js = await keyed(client, "token:2", ack_wait=60), client.jetstream()
             for n in range(6):
                 await js.publish(f"s.{'x' if n < 5 else 'y'}", b"%d" % n)
@@ -233,7 +221,7 @@ async def test_a_restart_keeps_what_waits_for_its_key(tmp_path: Path) -> None:
             await other.ack_sync()
             assert (first.data, other.data) == (b"0", b"5")
     with millstream(data_dir=tmp_path / "data") as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             js = client.jetstream()
             sub = await js.pull_subscribe_bind("c", stream="S")
             assert await taken(sub) == []
@@ -247,7 +235,7 @@ async def test_a_restart_keeps_what_waits_for_its_key(tmp_path: Path) -> None:
 
 async def test_a_key_that_could_not_be_kept_is_refused() -> None:
     with millstream() as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             for key in ("token:0", "token:x", "header:", "subject", "tag:"):
                 with pytest.raises(APIError, match="a key is token:N"):
                     await keyed(client, key)
@@ -260,7 +248,7 @@ async def test_a_key_that_could_not_be_kept_is_refused() -> None:
 
 async def test_why_names_the_key_that_others_wait_for() -> None:
     with millstream() as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             sub, js = await keyed(client, "token:2", ack_wait=60), client.jetstream()
             for n in range(3):
                 await js.publish("s.x", b"%d" % n)

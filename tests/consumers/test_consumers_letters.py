@@ -5,7 +5,7 @@ import contextlib
 import json
 import random
 import signal
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,26 +16,14 @@ from nats.aio.msg import Msg
 from nats.js.api import AckPolicy, ConsumerConfig, RetentionPolicy, StreamConfig
 from nats.js.errors import APIError, NotFoundError
 
-import nats
 from millstream.cli import main
 from support.broker import millstream
+from support.clients import mortal_client
 from support.peers import Peer
 from support.scale import count
 
 JOBS, KILLS = count(300, 5000), count(2, 20)
 ACK_WAIT = 0.2
-
-
-@contextlib.asynccontextmanager
-async def connected(peer: Peer) -> AsyncIterator[Client]:
-    client = await nats.connect(
-        f"nats://127.0.0.1:{peer.port}", allow_reconnect=False, connect_timeout=20
-    )
-    try:
-        yield client
-    finally:
-        with contextlib.suppress(Exception):
-            await client.close()
 
 
 async def made(
@@ -92,7 +80,7 @@ async def test_a_record_that_is_given_up_is_kept_with_its_reason_and_comes_back(
 ) -> None:
     with millstream() as peer:
         url = f"http://{peer.host}:{peer.http_port}"
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             sub, js = await made(client, max_deliver=2), client.jetstream()
             await js.publish("s.a", b"one", headers={"Own": "kept"})
             for _ in range(2):
@@ -136,7 +124,7 @@ async def dlq(*words: str, url: str) -> int:
 
 async def test_a_terminated_record_is_confirmed_once_its_letter_is_kept() -> None:
     with millstream() as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             sub, js = await made(client, retention=RetentionPolicy.WORK_QUEUE), client.jetstream()
             await js.publish("s.a", b"one")
             (message,) = await taken(sub)
@@ -150,7 +138,7 @@ async def test_a_terminated_record_is_confirmed_once_its_letter_is_kept() -> Non
 
 async def test_letters_go_to_a_subject_of_a_stream() -> None:
     with millstream() as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             js = client.jetstream()
             await js.add_stream(StreamConfig(name="GIVEN-UP", subjects=["dead.*"]))
             sub = await made(client, "dead.billing", max_deliver=1)
@@ -162,7 +150,7 @@ async def test_letters_go_to_a_subject_of_a_stream() -> None:
 
 async def test_a_letter_that_cannot_be_kept_keeps_its_record_pending() -> None:
     with millstream() as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             js = client.jetstream()
             full = StreamConfig(name="DEAD", subjects=["d"], max_msgs=1, discard="new")
             await js.add_stream(full)
@@ -180,7 +168,7 @@ async def test_a_letter_that_cannot_be_kept_keeps_its_record_pending() -> None:
 
 async def test_places_that_could_not_be_are_refused() -> None:
     with millstream() as peer:
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             with pytest.raises(APIError, match="must name another stream"):
                 await made(client, "S")
             with pytest.raises(APIError, match="is no stream or subject"):
@@ -196,7 +184,7 @@ async def test_places_that_could_not_be_are_refused() -> None:
 
 async def worker(peer: Peer, stop: asyncio.Event) -> None:
     with contextlib.suppress(Exception):
-        async with connected(peer) as client:
+        async with mortal_client(peer) as client:
             sub = await client.jetstream().pull_subscribe_bind("c", stream="S")
             while not stop.is_set():
                 for message in await taken(sub, 20):
@@ -215,7 +203,7 @@ async def test_nothing_is_lost_on_its_way_to_the_letters_when_the_server_dies(
 ) -> None:
     for life in range(KILLS + 1):
         with millstream(data_dir=tmp_path / "data") as peer:
-            async with connected(peer) as client:
+            async with mortal_client(peer) as client:
                 js = client.jetstream()
                 if life == 0:
                     await made(client, retention=RetentionPolicy.WORK_QUEUE, max_deliver=3)
